@@ -119,7 +119,7 @@ def _fill(archive: zipfile.ZipFile, plan: Plan, code: Code, metadata: Mapping[st
         return len(models) - 1
 
     manifest = Manifest(
-        format=_FORMAT, threads=threads, machine=describe(code.cpu), versions=machine.versions(), metadata=dict(metadata),
+        format=_FORMAT, threads=threads, machine=describe(code.cpu, code.anywhere), versions=machine.versions(), metadata=dict(metadata),
         plan=plan_json(plan, blob), constants=list(plan.constants), derivations=len(derivations), kernels=len(code.kernels),
         instructions=instructions(plan),
     )  # fmt: skip
@@ -135,12 +135,12 @@ def _fill(archive: zipfile.ZipFile, plan: Plan, code: Code, metadata: Mapping[st
         archive.writestr(f"derivations/{n:03}.ein", text, zipfile.ZIP_DEFLATED)  # their steps have most in common
 
 
-def describe(cpu: str) -> machine.Built:
-    """The machine, and what a processor needs to run code that is for `cpu`."""
+def describe(cpu: str, anywhere: bool = True) -> machine.Built:
+    """The machine, what a processor needs to run code that is for `cpu`, and whether that takes arrays from anywhere."""
     here = machine.description()
     name = here.cpu if cpu == levels.NATIVE else f"{cpu} processors"
     features = sorted(levels.features(cpu))
-    return machine.Built(system=here.system, architecture=here.architecture, cpu=name, features=features, code=cpu)
+    return machine.Built(system=here.system, architecture=here.architecture, cpu=name, features=features, code=cpu, anywhere=anywhere)
 
 
 def load(path: str | os.PathLike[str]) -> Loaded:
@@ -166,6 +166,6 @@ def _read(source: Path, archive: zipfile.ZipFile) -> Loaded:
     check_plan(plan)
     problem = machine.misfit(manifest.machine)
     kernels = tuple(archive.read(f"code/{n}.o") for n in range(manifest.kernels))
-    code = None if problem else Code(archive.read("code/support.o"), kernels, manifest.machine.code)
+    code = None if problem else Code(archive.read("code/support.o"), kernels, manifest.machine.code, manifest.machine.anywhere)
     derivations = tuple(archive.read(f"derivations/{n:03}.ein").decode() for n in range(manifest.derivations))
     return Loaded(plan, manifest.threads, code, manifest.metadata, derivations, manifest.machine, manifest.versions, problem)

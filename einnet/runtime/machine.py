@@ -8,7 +8,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from einnet.records import Record
+from einnet.records import Record, added
 from einnet.runtime.cpu import dnnl
 
 _ISA = re.compile(r"(sse|ssse|avx|fma|f16c|bmi|abm|popcnt|movbe|adx|aes|vaes|gfni|pclmul|vpclmul|sha|amx|xsave|clflushopt|clwb|rdrand|rdseed).*")
@@ -61,9 +61,13 @@ class Machine(Record):
 
 
 class Built(Machine):
-    """What code was built for: `code` names the processors, whose extensions are `features` (see `cpu.levels`)."""
+    """What code was built for: `code` names the processors, whose extensions are `features` (see `cpu.levels`).
+
+    It takes arrays from `anywhere`, or those that begin with a cache line.
+    """
 
     code: str
+    anywhere: bool = added(False)
 
 
 def description() -> Machine:

@@ -208,7 +208,7 @@ class Ranged:
             except Exception as error:  # what is written by somebody else fails in many ways
                 raise ArtifactError(f"{self.path} holds no program for size {size}: {error}") from error
         told = self.manifest
-        code = None if self.problem else Code(support, kernels, told.machine.code)
+        code = None if self.problem else Code(support, kernels, told.machine.code, told.machine.anywhere)
         if stored.metadata is None:
             metadata, texts = told.metadata, self.texts
         else:

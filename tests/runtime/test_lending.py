@@ -6,6 +6,7 @@ import ctypes as C
 import mmap
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +14,12 @@ import pytest
 from einnet.expr.nodes import tensors
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Buffer, EOperator, Plan, dense_view
+from einnet.records import read
 from einnet.runtime.arena import ALIGNMENT
+from einnet.runtime.artifact import describe, load, save
 from einnet.runtime.cpu.binding import lending
-from einnet.runtime.cpu.program import Executable
+from einnet.runtime.cpu.program import Executable, build_code
+from einnet.runtime.machine import Built
 from tests.runtime.plans import residual_block, two_layers, with_opaque_nodes
 
 PAGE = mmap.PAGESIZE
@@ -31,20 +35,30 @@ Make = Callable[[tuple[int, ...]], np.ndarray]
 
 
 def before_a_guard(shape: tuple[int, ...]) -> np.ndarray:
-    """A float32 array that starts where generated code expects it; behind its last cache line is a page that nobody may touch."""
+    """A float32 array that starts at any element; behind its last one is a page that nobody may touch."""
     nbytes = 4 * int(np.prod(shape))
     pages = -(-nbytes // PAGE)
     memory = np.frombuffer(mmap.mmap(-1, (pages + 1) * PAGE), np.uint8)
     assert C.CDLL(None).mprotect(C.c_void_p(memory.ctypes.data + pages * PAGE), C.c_size_t(PAGE), 0) == 0
-    first = (pages * PAGE - nbytes) // ALIGNMENT * ALIGNMENT
+    first = pages * PAGE - nbytes
     return memory[first : first + nbytes].view(np.float32).reshape(shape)
 
 
 def apart(shape: tuple[int, ...]) -> np.ndarray:
-    """A float32 array that starts where no generated code expects it."""
-    memory = np.zeros(4 * int(np.prod(shape)) + ALIGNMENT + 4, np.uint8)
-    first = -memory.ctypes.data % ALIGNMENT + 4
-    return memory[first : first + 4 * int(np.prod(shape))].view(np.float32).reshape(shape)
+    """A float32 array with gaps, which no program reads in its place."""
+    return np.zeros((*shape, 2), np.float32)[..., 0]
+
+
+def beginning(at: int) -> Make:
+    """Float32 arrays that begin so many bytes behind a cache line."""
+
+    def made(shape: tuple[int, ...]) -> np.ndarray:
+        nbytes = 4 * int(np.prod(shape))
+        memory = np.zeros(nbytes + 2 * ALIGNMENT, np.uint8)
+        first = -memory.ctypes.data % ALIGNMENT + at
+        return memory[first : first + nbytes].view(np.float32).reshape(shape)
+
+    return made
 
 
 def filled(make: Make, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
@@ -121,7 +135,8 @@ def test_arrays_of_any_strides_and_starts_are_taken() -> None:
     program = Executable(generated(TEXTS[0]), 1)
     plain = filled(apart, (37, 61))
     wanted = program.run(plain)[0]
-    for x in (np.asfortranarray(plain), np.repeat(plain, 2, axis=1)[:, ::2], plain):
+    for x in (np.asfortranarray(plain), np.repeat(plain, 2, axis=1)[:, ::2], plain, np.ascontiguousarray(plain)[::-1]):
+        wanted = program.run(x.copy())[0]
         y = np.zeros((*wanted.shape[:-1], 2 * wanted.shape[-1]), np.float32)[..., ::2]
         program.into([x], [y])
         np.testing.assert_array_equal(y, wanted)
@@ -156,3 +171,28 @@ def test_an_input_that_a_kernel_writes_is_copied() -> None:
     before = x.copy()
     np.testing.assert_array_equal(program.run(x)[0], np.maximum(before, 0))
     np.testing.assert_array_equal(x, before)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_code_of_older_files_takes_arrays_that_begin_with_a_cache_line(text: str, tmp_path: Path) -> None:
+    plan = generated(text)
+    code = build_code(plan, 1)
+    save(tmp_path / "now.einnet", plan, code, threads=1)
+    save(tmp_path / "older.einnet", plan, replace(code, anywhere=False), threads=1)
+    loaded = {name: load(tmp_path / f"{name}.einnet").code for name in ("now", "older")}
+    assert loaded == {"now": code, "older": replace(code, anywhere=False)}
+    shape, result = (37, 61), plan.outputs[0][1].shape
+    wanted = Executable(plan, 1, code=code).run(filled(apart, shape))[0]
+    for name, own in loaded.items():
+        program = Executable(plan, 1, code=own)
+        for at in (0, 4, 60):
+            x, y = filled(beginning(at), shape), beginning(at)(result)
+            program.into([x], [y])
+            np.testing.assert_array_equal(y, wanted)
+            assert places(program) == [name == "older" and at > 0] * 2
+
+
+def test_a_file_that_does_not_say_where_arrays_begin_is_an_older_one() -> None:
+    told = describe("native")
+    fields = {name: getattr(told, name) for name in ("system", "architecture", "cpu", "features", "code")}
+    assert told.anywhere and not read(Built, fields).anywhere

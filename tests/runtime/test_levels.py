@@ -42,7 +42,7 @@ def plan() -> Plan:
 
 def assembly(cpu: str) -> str:
     operators = [k for k in plan().kernels if isinstance(k, EOperator)]
-    functions = {f"k{n}": lower(op, f"k{n}", 2, aligned=True).primfunc for n, op in enumerate(operators)}
+    functions = {f"k{n}": lower(op, f"k{n}", 2).primfunc for n, op in enumerate(operators)}
     return str(machine_code.compile_module(functions, cpu).inspect_source("asm"))
 
 

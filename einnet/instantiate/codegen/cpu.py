@@ -26,7 +26,7 @@ from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, resolve
 from einnet.instantiate.codegen.schedule import LANES
 from einnet.instantiate.codegen.tables import known_tables
 from einnet.instantiate.codegen.time_loops import RunningNests, resolved
-from einnet.instantiate.kernels import LINE, EOperator, View
+from einnet.instantiate.kernels import EOperator, View
 from einnet.instantiate.row_fusion import in_rows
 
 
@@ -53,12 +53,12 @@ class LoweredKernel:
 
 
 def lower(
-    op: EOperator, name: str, threads: int = 1, aligned: bool = False, constants: Mapping[str, NDArray[Any]] | None = None, target: Any = None
+    op: EOperator, name: str, threads: int = 1, constants: Mapping[str, NDArray[Any]] | None = None, target: Any = None
 ) -> LoweredKernel:
-    """Generate the kernel `out[loops] = scope`; view offsets are applied inside.
+    """Generate the kernel `out[loops] = scope`; view offsets are applied inside. Buffers may start at any element.
 
-    `aligned` promises that buffers start at multiples of 64 bytes. `constants` gives values of operands known at compile time, in the
-    shape of their tensors. `target` is TVM's name of the processor for which the code is compiled; without one it is this processor.
+    `constants` gives values of operands known at compile time, in the shape of their tensors. `target` is TVM's name of the processor for which the
+    code is compiled; without one it is this processor.
 
     Raises BackendError for views that do not fit the expression, types that are not read, and code that computes its parts again and again.
     """
@@ -67,7 +67,7 @@ def lower(
     if repeats(op):
         raise BackendError("the code would compute its parts again and again")
     target = target or Target.from_device("cpu")
-    handles, arrays, index_type = declared(op, aligned)
+    handles, arrays, index_type = declared(op)
     tables = known_tables(op, constants or {})
     writer = RunningNests(arrays, tables, index_type)
     writer.threads, writer.halves, writer.widest = threads, halves(op.scope), under_one_mask(target)
@@ -91,7 +91,7 @@ def lower(
     return LoweredKernel(name, function, target, (*params,), flops(op.scope), moved_bytes(op.scope), writer.parallel)
 
 
-def declared(op: EOperator, aligned: bool) -> tuple[dict[str, Any], dict[str, Any], str]:
+def declared(op: EOperator) -> tuple[dict[str, Any], dict[str, Any], str]:
     """The pointers of the operands and, last, of the output, what lies behind each, and the type of indices into it."""
     views = {**dict(op.operands), OUT: op.out}
     types = {**dict.fromkeys(views, "float32"), **element_types(op.scope), OUT: ELEMENTS[op.dtype]}
@@ -99,9 +99,7 @@ def declared(op: EOperator, aligned: bool) -> tuple[dict[str, Any], dict[str, An
     sizes = {p: reach(v) for p, v in views.items()}
     items = {p: np.dtype(kind).itemsize for p, kind in types.items()}
     arrays = {
-        p: tirx.decl_buffer(
-            (max(1, sizes[p]),), types[p], handle.name + "_data", data=handle, data_alignment=min(64, LINE * items[p]) if aligned else items[p]
-        )
+        p: tirx.decl_buffer((max(1, sizes[p]),), types[p], handle.name + "_data", data=handle, data_alignment=items[p])
         for p, handle in handles.items()
     }
     return handles, arrays, "int32" if max(sizes.values()) < 1 << 30 else "int64"

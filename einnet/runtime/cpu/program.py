@@ -36,11 +36,15 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Code:
-    """Object code of a program: the support functions, an object for each distinct generated kernel, and for which processors they are."""
+    """Object code of a program: the support functions, an object for each distinct generated kernel, and for which processors they are.
+
+    Kernels that take no arrays from `anywhere`, as older generators wrote them, take those that begin with a cache line.
+    """
 
     support: bytes
     kernels: tuple[bytes, ...] = ()
     cpu: str = NATIVE
+    anywhere: bool = True
 
 
 def build_code(plan: Plan, threads: int, objects: Objects | None = None) -> Code:
@@ -96,7 +100,7 @@ class Executable:
         with limited(self.threads):
             self._asked = Asked(self.plan, strict)
             self._placed: Placed = Placed(self._asked, [other._placed for other in beside])
-            bound = Bound(self._asked, self._placed, self.native, self.threads)
+            bound = Bound(self._asked, self._placed, self.native, self.threads, 1 if self.code.anywhere else memory.ALIGNMENT)
         self.notes, self.arena_bytes, self.constant_bytes = self._asked.notes, self._placed.arena_bytes, self._placed.constant_bytes
         self._segments, self._firsts, self._labels, self._keep = bound.segments, bound.firsts, bound.labels, bound.keep
         self._inputs, self._outputs, self._lending = bound.inputs, bound.outputs, bound.lending

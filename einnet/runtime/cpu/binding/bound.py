@@ -11,7 +11,7 @@ import numpy as np
 
 from einnet.instantiate.kernels import LINE, EOperator, Kernel, OpaqueCall, VendorKernel
 from einnet.runtime import ort
-from einnet.runtime.arena import ALIGNMENT, sizes
+from einnet.runtime.arena import sizes
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import fallback
 from einnet.runtime.cpu.along_time import FLOAT, calls
@@ -29,11 +29,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class Bound:
     """`segments` are called one after the other; `labels` say by place what runs each kernel, and `firsts` which of the steps are its first.
 
-    `inputs` and `outputs` are arrays on the program's memory, by name; `lending` has those that may lie elsewhere.
+    `inputs` and `outputs` are arrays on the program's memory, by name; `lending` has those that may lie elsewhere. Generated code takes buffers that
+    begin at multiples of `alignment` bytes.
     """
 
-    def __init__(self, asked: Asked, placed: Placed, native: Native, threads: int) -> None:
-        self._asked, self._placed, self._native, self._threads = asked, placed, native, threads
+    def __init__(self, asked: Asked, placed: Placed, native: Native, threads: int, alignment: int) -> None:
+        self._asked, self._placed, self._native, self._threads, self._alignment = asked, placed, native, threads, alignment
         self.plan = plan = asked.plan
         self.keep: list[object] = []
         self._given = {b.name for b in plan.buffers if b.role in ("input", "output")}
@@ -102,7 +103,7 @@ class Bound:
         offsets = [types[v.buffer].itemsize * (v.offset - v.offset % LINE) for v in views]
         words = (C.c_int64 * len(views))(*(self._placed.address(v.buffer) + at for v, at in zip(views, offsets, strict=True)))
         for i, (v, at) in enumerate(zip(views, offsets, strict=True)):
-            self._used(v.buffer, partial(_write, words, i, at), ALIGNMENT)
+            self._used(v.buffer, partial(_write, words, i, at), max(self._alignment, types[v.buffer].itemsize))
         return self._native.image.address(entry_symbol(name)), words
 
     def _used(self, buffer: str, move: Callable[[int], None], alignment: int) -> None:

@@ -121,7 +121,7 @@ def compile_operators(operators: Mapping[str, EOperator], threads: int, cpu: str
 
     chosen = target(cpu)
     placed = {name: anchored(op) for name, op in operators.items()}
-    lowered = {name: lower(op, name, threads, aligned=True, target=chosen) for name, op in placed.items() if isinstance(op, EOperator)}
+    lowered = {name: lower(op, name, threads, target=chosen) for name, op in placed.items() if isinstance(op, EOperator)}
     return compile_functions({name: kernel.primfunc for name, kernel in lowered.items()}, cpu)
 
 
