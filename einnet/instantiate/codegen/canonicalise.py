@@ -47,11 +47,12 @@ def normalise(nest: Nest) -> Nest:
 
 
 def single_uses(e: Expr) -> frozenset[Use]:
-    """Uses of functions that are used in one place only, those inside functions counted too."""
+    """Uses of functions that are used in one place only, those inside functions counted too, and by no reduction, where they stay."""
     places: dict[str, set[Use]] = {}
     for u in uses_within(e):
         places.setdefault(u.function.name, set()).add(u)
-    return frozenset(u for group in places.values() if len(group) == 1 for u in group)
+    reduced = {u for x, _ in expanded(e, {}) if isinstance(x, Reduce) for u in uses_within(x.body)}
+    return frozenset(u for group in places.values() if len(group) == 1 for u in group if u not in reduced)
 
 
 def inlined(e: Expr, loops: frozenset[str], single: frozenset[Use]) -> Expr:

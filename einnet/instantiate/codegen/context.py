@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Union
@@ -15,7 +15,6 @@ from tvm.tirx import Expr as Tir
 from einnet.expr.index import Floor, Index
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen import mathfunctions, vectors
-from einnet.instantiate.codegen.ir import Expr
 from einnet.instantiate.codegen.schedule import LANES
 from einnet.instantiate.kernels.views import LINE
 
@@ -55,7 +54,7 @@ class Context:
         self.variables: dict[str, Tir] = {}
         self.lane: Iter | None = None
         self.statements: list[Stmt] = []
-        self.memo: list[dict[Expr, Value]] = [{}]
+        self.memo: list[dict[Hashable, Value]] = [{}]
         self.owned: list[list[Tir]] = [[]]
         self.slots: dict[str, Slots] = {}
         self.count = 0
@@ -174,7 +173,7 @@ class Context:
         """Free the heap arrays of this block."""
         self.statements += [tirx.Evaluate(tirx.call_extern("int32", "free", p)) for p in self.owned[-1]]
 
-    def remembered(self, e: Expr) -> Value | None:
+    def remembered(self, e: Hashable) -> Value | None:
         for layer in reversed(self.memo):
             if e in layer:
                 return layer[e]

@@ -142,12 +142,12 @@ class _Terms:
 
 @dataclass
 class _Body:
-    """The steps of expressions at all unrolled points of a plan, each distinct function computed once."""
+    """The steps of expressions at all unrolled points of a plan, each distinct function and reduction computed once."""
 
     plan: Plan
     floats: int
     tables: Tables
-    seen: set[Use] = field(default_factory=set)
+    seen: set[Expr] = field(default_factory=set)
     total: float = 0.0
 
     def steps(self, e: Expr, times: float) -> float:
@@ -172,7 +172,10 @@ class _Body:
         return here + (max(below) if isinstance(e, Choose) else sum(below))
 
     def _reduced(self, e: Reduce, terms: _Terms) -> float:
-        """The steps of a reduction: what no term moves is computed before it, all else for each term."""
+        """The steps of a reduction, once however often it stands there: what no term moves is computed before it, all else for each term."""
+        if e in self.seen:
+            return 0.0
+        self.seen.add(e)
         weighted = self._weighted(e, terms)
         if weighted is not None:
             return weighted

@@ -71,6 +71,16 @@ class Reducing(Evaluating):
         self.statements.append(tirx.For(v, self.constant(lo), self.constant(hi - lo), kind, tirx.SeqStmt(inner) if len(inner) > 1 else inner[0]))
 
     def reduce(self, e: Reduce, points: Sequence[Point], ranges: Ranges) -> list[Value]:
+        """One reduction at several points, computed once however often it stands in an expression."""
+        own = names(e)
+        fixed = e, self.lane, tuple(sorted((n, ranges[n]) for n in own & ranges.keys()))
+        keys = [(fixed, tuple(sorted((n, p[n]) for n in own & p.keys()))) for p in points]
+        missing = {key: p for key, p in zip(keys, points) if self.remembered(key) is None}
+        for key, value in zip(missing, self.reduced(e, list(missing.values()), ranges) if missing else ()):
+            self.memo[-1][key] = value if isinstance(value, float) else self.bind(value)
+        return [v for key in keys for v in (self.remembered(key),) if v is not None]
+
+    def reduced(self, e: Reduce, points: Sequence[Point], ranges: Ranges) -> list[Value]:
         """One reduction at several points, in the same loops."""
         inner = {**ranges, **{i.name: i.range for i in e.sums}}
         if e.op == PICK:
@@ -223,7 +233,7 @@ class Reducing(Evaluating):
         with self.lanes(part):
             found = self.reduce(e, points, inner)
             wide = [self.bind(self.tir(v, lanes)) for v in found]
-        return [vectors.horizontal(v, e.op, self.bind) for v in wide]
+        return [*vectors.horizontals(wide, e.op, self.bind)]
 
 
 def steps(points: Sequence[Point], unrolled: Sequence[Iter]) -> list[Point]:

@@ -117,11 +117,25 @@ def transpose(rows: Sequence[Expr], bind: Callable[[Expr], Expr]) -> list[Expr]:
     return block
 
 
-def horizontal(x: Expr, op: str, bind: Callable[[Expr], Expr]) -> Expr:
-    """All lanes combined into a scalar ("sum", "max", "min"), halves first."""
-    width = lanes(x)
-    while width > 1:
-        width //= 2
-        low, high = _lanes_from(x, 0, width), _lanes_from(x, width, width)
-        x = bind(BINARY[op](low, high, bind))
-    return x
+def horizontals(vectors: Sequence[Expr], op: str, bind: Callable[[Expr], Expr]) -> list[Expr]:
+    """All lanes of each vector combined into a scalar: the halves of several vectors are combined as one vector."""
+    found: list[Expr] = []
+    while len(found) < len(vectors):
+        rest = len(vectors) - len(found)
+        count = min(1 << (rest.bit_length() - 1), lanes(vectors[0]))
+        group = _combined(vectors[len(found) : len(found) + count], op, bind)
+        found += [bind(_lanes_from(group, n, 1)) for n in range(count)]
+    return found
+
+
+def _combined(vectors: Sequence[Expr], op: str, bind: Callable[[Expr], Expr]) -> Expr:
+    """One vector with what each of these gives, halves first: of two vectors while there are several, else of the parts of one."""
+    width = lanes(vectors[0])
+    part = width
+    while part > 1:
+        pairs = [*zip(vectors[::2], vectors[1::2])] if len(vectors) > 1 else [(vectors[0],)]
+        starts = range(0, lanes(vectors[0]) * len(pairs[0]), part)
+        part //= 2
+        low = [s + n for s in starts for n in range(part)]
+        vectors = [bind(BINARY[op](tirx.Shuffle(list(p), low), tirx.Shuffle(list(p), [n + part for n in low]), bind)) for p in pairs]
+    return vectors[0]

@@ -1,7 +1,8 @@
 """Blocks of rows: nested reductions along the loops of a nest, each computed for a block of rows before the next one reads it.
 
 Of softmax(QK')V a block of rows of Q makes a block of scores, which stays in cache until it was multiplied with V: what all rows share (K, V) is
-loaded once for a block. The steps are nests of their own, so that each has lanes and accumulators as it needs.
+loaded once for a block. The steps are nests of their own, so that each has lanes and accumulators as it needs. Of log(Σ exp x) a block of rows makes
+a vector of sums, of which one vector of logarithms is taken: number by number that would take as long as the sums.
 """
 
 from __future__ import annotations
@@ -18,8 +19,26 @@ from einnet.instantiate.codegen.blocking.steps import Fill, Inner, Step, arrays_
 from einnet.instantiate.codegen.blocking.turned import Turning, effort, written_across
 from einnet.instantiate.codegen.buffering import Kept
 from einnet.instantiate.codegen.canonicalise import uses_within
-from einnet.instantiate.codegen.ir import Load, Nest, Ranges, Reduce, Use, expanded, names, simplified, substitute_expr, walk
-from einnet.instantiate.codegen.schedule import LANES, SMALL
+from einnet.instantiate.codegen.ir import (
+    Apply,
+    Expr,
+    Function,
+    Load,
+    Nest,
+    Ranges,
+    Reduce,
+    Use,
+    children,
+    expanded,
+    names,
+    picks,
+    rebuild,
+    simplified,
+    substitute_expr,
+    walk,
+)  # fmt: skip
+from einnet.instantiate.codegen.resolve import EXPENSIVE
+from einnet.instantiate.codegen.schedule import LANES, SMALL, lane_of
 
 ROWS = 8
 """Rows of a block: what all rows share is loaded once for as many accumulators as fit the registers."""
@@ -55,9 +74,12 @@ def rows(nest: Nest, across: bool = False, lanes: int = LANES) -> list[Rows] | N
     The rows of a block stand in vector lanes if `across`, as many as a vector of the processor has; None where they cannot.
     """
     row = row_loop(nest)
+    size = block(row, lanes if across else ROWS) if row is not None else LANES
+    if row is None and not across:
+        nest = with_functions(nest)
+        row = row_of_results(nest)
     if row is None:
         return None
-    size = block(row, lanes if across else ROWS)
     whole = row.extent // size
     found = [blocked(nest, row, size, 0, whole, across)] if whole else []
     if row.extent % size:
@@ -78,6 +100,35 @@ def row_loop(nest: Nest) -> Iter | None:
     free = shared - {n for c in nest.guards for n in c.index.names()}
     fitting = [i for i in nest.loops if i.name in free and i.extent >= ROWS and any(multiplies(u, i.name) for u in reduced)]
     return max(fitting, key=lambda i: i.extent, default=None)
+
+
+def with_functions(nest: Nest) -> Nest:
+    """The nest with each reduction of its expression as a function of those loops that it depends on."""
+    made: dict[Reduce, Use] = {}
+
+    def exchanged(e: Expr) -> Expr:
+        if not isinstance(e, Reduce) or picks(e):
+            return rebuild(e, tuple(map(exchanged, children(e))))
+        if e not in made:
+            name = f"sum {len(made)}"
+            own = tuple(i for i in nest.loops if i.name in names(e))
+            loops = tuple(Iter(f"{i.name} of {name}", i.lo, i.hi) for i in own)
+            inside = substitute_expr(e, {i.name: var(j.name) for i, j in zip(own, loops)})
+            made[e] = Use(Function(name, loops, inside), tuple(var(i.name) for i in own))
+        return made[e]
+
+    return replace(nest, expr=exchanged(nest.expr))
+
+
+def row_of_results(nest: Nest) -> Iter | None:
+    """The longest loop of which each step has few elements, which are dear functions of sums along what is contiguous in memory."""
+    uses = list(direct_uses(nest.expr))
+    shared = shared_names(nest) - {n for c in nest.guards for n in c.index.names()}
+    dear = any(isinstance(x, Apply) and x.op in EXPENSIVE for x in walk(nest.expr))
+    few = prod(i.extent for i in nest.loops if i.name not in shared) < SMALL
+    if not (dear and few and all(isinstance(u.function.expr, Reduce) and lane_of(u.function.expr) is not None for u in uses)):
+        return None
+    return max((i for i in nest.loops if i.name in shared and i.extent >= ROWS), key=lambda i: i.extent, default=None)
 
 
 def multiplies(use: Use, row: str) -> bool:
