@@ -286,6 +286,24 @@ def test_channels_last_of_a_convolution_net() -> None:
     assert texts(moved)[1] == "L[n<1,h<6,w<6,f<5] Σ[c<3,r<3,s<3] x_permuted[n,h+r-1,w+s-1,c]*w[f,c,r,s]"
 
 
+def test_a_convolution_of_each_channel_alone_is_copied_into_no_order() -> None:
+    """Beside another convolution it has that one's order, and from a product whose rows are the channels' places the order in which they come."""
+    alone = [node("Conv", ["x", "k"], ["a"], group=3, pads=[1, 1, 1, 1]), node("Relu", ["a"], ["y"])]
+    image = {"x": values((1, 3, 6, 6))}
+    own = {"k": values((3, 1, 3, 3))}
+    assert channels_last(simplify(load(build(alone, image, ("y",), own)))) == {}
+    before = [node("Conv", ["x", "w"], ["b"]), node("Conv", ["b", "k"], ["y"], group=3, pads=[1, 1, 1, 1])]
+    beside = channels_last(simplify(load(build(before, {"x": values((1, 4, 6, 6))}, ("y",), {**own, "w": values((3, 4, 1, 1))}))))
+    assert beside == dict.fromkeys(("x", "b", "y"), (0, 2, 3, 1))
+    sequence = [
+        node("MatMul", ["x", "v"], ["b"]), node("Transpose", ["b"], ["c"], perm=[0, 2, 1]), node("Conv", ["c", "l"], ["d"], group=3, pads=[2, 0]),
+        node("Transpose", ["d"], ["e"], perm=[0, 2, 1]), node("MatMul", ["e", "v"], ["y"]),
+    ]  # fmt: skip
+    held = {"v": values((3, 3)), "l": values((3, 1, 3))}
+    order = channels_last(simplify(load(build(sequence, {"x": values((1, 8, 3))}, ("y",), held))))
+    assert {name: order.get(name) for name in "xbcdey"} == {**dict.fromkeys("xbey"), "c": (0, 2, 1), "d": (0, 2, 1)}
+
+
 def test_an_order_that_moves_nothing_is_none() -> None:
     """Of a tensor with one position the channels lie as they lay: no copy brings them there."""
     program = load(build([node("ConvTranspose", ["x", "w"])], {"x": values((2, 3, 1, 1))}, ("y",), {"w": values((3, 4, 2, 2))}))

@@ -6,8 +6,10 @@ permuted tensor is the same scope with permuted loops, read at permuted indices;
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -121,38 +123,58 @@ def channels_last(program: Program) -> dict[str, Order]:
     """Which tensors want their channels in the last dimension, as orders for `permute`.
 
     Convolutions say so for their data and result; it spreads along reads that keep dimensions apart (pointwise, pooling, concatenation).
-    Tensors with fewer than three dimensions and weights are left alone.
+    Tensors with fewer than three dimensions and weights are left alone. A convolution that adds up no channels is as well off in any order: where
+    none that does reaches it, its tensors are stored so only if nothing has to be copied for that.
     """
-    channel: dict[str, int] = {}
-    tensors = program.tensors()
+    spread = _Spread(program)
+    found = [(node, channels) for node in program.expression_nodes() if (channels := convolution_channels(node.scope)) is not None]
+    channel = spread.by(((c.data.name, c.source), (node.output.name, c.target)) for node, c in found if c.added)
+    for node, c in found:
+        if not c.added and c.data.name not in channel:
+            more = spread.by([((c.data.name, c.source), (node.output.name, c.target))], channel)
+            if not (more.keys() - channel.keys()) & spread.fixed:
+                channel = more
+    shapes = {name: t.shape for name, t in program.tensors().items()}
+    last = {name: (*(k for k in range(len(shapes[name])) if k != dim), dim) for name, dim in channel.items()}
+    return {name: perm for name, perm in last.items() if perm != tuple(range(len(perm)))}
 
-    def learn(name: str, dimension: int | None) -> bool:
-        if dimension is None or name in channel or len(tensors[name].shape) < 3 or tensors[name].weight:
+
+class _Spread:
+    """How dimensions of channels spread. Tensors that are `fixed` come and go in ONNX order: to store them in another one they are copied."""
+
+    def __init__(self, program: Program) -> None:
+        self._tensors, self._nodes = program.tensors(), list(program.expression_nodes())
+        opaque = [node for node in program.nodes if isinstance(node, Opaque)]
+        given = {t.name for t in program.inputs} | {t.name for node in opaque for t in node.outputs}
+        self.fixed = given | {name for _, name in program.outputs} | {name for node in opaque for name in node.inputs}
+
+    def by(self, told: Iterable[Sequence[tuple[str, int]]], known: Mapping[str, int] | None = None) -> dict[str, int]:
+        """The dimensions of channels by tensor: what is `told` of some tensors and `known` of others, and where that leads."""
+        channel = dict(known or {})
+        for name, dimension in chain.from_iterable(told):
+            self._learn(channel, name, dimension)
+        while sum(self._passed_on(channel, node, read) for node in self._nodes for read in reads(node.scope.body)):
+            pass
+        return channel
+
+    def _learn(self, channel: dict[str, int], name: str, dimension: int | None) -> bool:
+        """Note a dimension, where that is news."""
+        if dimension is None or name in channel or len(self._tensors[name].shape) < 3 or self._tensors[name].weight:
             return False
         channel[name] = dimension
         return True
 
-    for node in program.expression_nodes():
-        found = convolution_channels(node.scope)
-        if found is not None:
-            data, source, target = found
-            learn(data.name, source)
-            learn(node.output.name, target)
-    changed = True
-    while changed:
-        changed = False
-        for node in program.expression_nodes():
-            for read in reads(node.scope.body):
-                if isinstance(read.base, Scope) or len(read.index) != len(node.scope.loops):
-                    continue
-                pairs = dimension_pairs(read.index, node.scope)
-                if read.base.name in channel:
-                    changed |= learn(node.output.name, pairs.get(channel[read.base.name]))
-                elif node.output.name in channel:
-                    back = {loop: k for k, loop in pairs.items()}
-                    changed |= learn(read.base.name, back.get(channel[node.output.name]))
-    last = {name: (*(k for k in range(len(tensors[name].shape)) if k != dim), dim) for name, dim in channel.items()}
-    return {name: perm for name, perm in last.items() if perm != tuple(range(len(perm)))}
+    def _passed_on(self, channel: dict[str, int], node: Node, read: Read) -> bool:
+        """From what a node reads to its result, or back."""
+        if isinstance(read.base, Scope) or len(read.index) != len(node.scope.loops):
+            return False
+        pairs = dimension_pairs(read.index, node.scope)
+        if read.base.name in channel:
+            return self._learn(channel, node.output.name, pairs.get(channel[read.base.name]))
+        if node.output.name in channel:
+            back = {loop: k for k, loop in pairs.items()}
+            return self._learn(channel, read.base.name, back.get(channel[node.output.name]))
+        return False
 
 
 def dimension_pairs(index: Sequence[Index], scope: Scope) -> dict[int, int]:
@@ -168,8 +190,17 @@ def dimension_pairs(index: Sequence[Index], scope: Scope) -> dict[int, int]:
     return pairs
 
 
-def convolution_channels(scope: Scope) -> tuple[Tensor, int, int] | None:
-    """The data operand of a convolution, the dimension of its channels, and that of the result's; None for anything else.
+class Channels(NamedTuple):
+    """The data of a convolution, the dimension of its channels, that of the result's, and whether several channels are added up."""
+
+    data: Tensor
+    source: int
+    target: int
+    added: bool
+
+
+def convolution_channels(scope: Scope) -> Channels | None:
+    """The channels of a convolution; None for anything else.
 
     Loops that do not index the filter are positions; where the data is read at a position moved by a summation iterator, or strided, the
     scope is a convolution. Channels are what both operands index by the same summation iterator alone.
@@ -183,7 +214,7 @@ def convolution_channels(scope: Scope) -> tuple[Tensor, int, int] | None:
     return next((found for found in ways if found), None)
 
 
-def _channels_of(scope: Scope, data: Read, kernel: Read) -> tuple[Tensor, int, int] | None:
+def _channels_of(scope: Scope, data: Read, kernel: Read) -> Channels | None:
     """`convolution_channels` of a sum of products of data and a filter: None where the data is not moved, or there are several channels."""
     loops, sums = {i.name for i in scope.loops}, {i.name for i in scope.sums}
     shared = frozenset[str]().union(*(e.names() for e in kernel.index))
@@ -191,7 +222,10 @@ def _channels_of(scope: Scope, data: Read, kernel: Read) -> tuple[Tensor, int, i
         return None
     source = [k for k, e in enumerate(data.index) if e.names() & sums and e.names() <= shared]
     target = [k for k, i in enumerate(scope.loops) if i.name in shared]
-    return (data.base, source[0], target[0]) if len(source) == len(target) == 1 and isinstance(data.base, Tensor) else None
+    if len(source) != 1 or len(target) != 1 or isinstance(data.base, Scope):
+        return None
+    one = all(i.extent == 1 for i in scope.sums if i.name in data.index[source[0]].names())
+    return Channels(data.base, source[0], target[0], not one or not data.index[source[0]].names() & loops)
 
 
 def is_moved(e: Index, positions: set[str], sums: set[str]) -> bool:
