@@ -43,13 +43,17 @@ def test_dear_functions_of_rows_are_taken_of_vectors(count: int, inner: str) -> 
     text = logarithms(count, 40, inner)
     found = rows(normalise(resolve(dense(text))))
     assert found is not None and not any(isinstance(x, Reduce) for blocks in found for x in walk(blocks.last.expr))
-    assert all(fill.size <= 16 for blocks in found for _, fill in blocks.fills)
+    assert all([fill.size <= 16 for _, fill in blocks.fills] == [True, True] for blocks in found), "the maxima, and the sums"
     check([dense(text), scattered(text, 5)])
     check([dense(text)], threads=2)
 
 
-@pytest.mark.parametrize("text", [logarithms(4, 40), logarithms(32, 40, ",k<9"), logarithms(32, 40).replace("log", "relu")])
-def test_few_rows_long_rows_of_results_and_cheap_functions_are_no_blocks(text: str) -> None:
+ACROSS = "X : f32[40,32]\nL[m<32] log({L[m<32] Σ[n<40] exp(X[n,m])}[m])"
+"""Neighbouring sums are added up in lanes as they are."""
+
+
+@pytest.mark.parametrize("text", [logarithms(4, 40), logarithms(32, 40, ",k<9"), logarithms(32, 40).replace("log", "relu"), ACROSS])
+def test_few_rows_long_rows_of_results_cheap_functions_and_sums_across_are_no_blocks(text: str) -> None:
     assert rows(normalise(resolve(dense(text)))) is None
     check([dense(text), scattered(text, 2)])
 
