@@ -66,6 +66,47 @@ def test_what_is_nothing_but_roundings_differs_by_its_terms() -> None:
     assert differences(module, [x], [wanted[0], wanted[1] + 1.0], wanted, 1e-4) > 0.01
 
 
+class Alone(nn.Module):
+    """What is taken away from itself, much enlarged: nothing but roundings, behind a function that is no sum."""
+
+    def forward(self, x: Any, w: Any) -> Any:
+        y = x @ w
+        return F.leaky_relu(y * 320.3125 - y * 3.203125 * 100.0) + torch.full((1,), 0.0, dtype=torch.float32)
+
+
+def test_what_is_as_near_to_the_result_in_float64_as_eager_mode_is_right() -> None:
+    from einnet.api.torch.agreement import difference, differences
+
+    args = torch.randn(16, 64), torch.randn(64, 8)
+    module = traced(Alone(), *args)
+    wanted = module(*args)
+    assert 0 < float(wanted.abs().max()) < 1e-2
+    assert difference(torch.zeros_like(wanted), wanted) == 1.0
+    assert differences(module, args, [torch.zeros_like(wanted)], [wanted], 1e-4) < 1e-4
+    assert differences(module, args, [-1.5 * wanted], [wanted], 1e-4) < 1e-4
+    assert differences(module, args, [wanted * 3], [wanted], 1e-4) > 1e-4
+    assert differences(module, args, [wanted * float("nan")], [wanted], 1e-4) > 1e-4
+
+
+def test_what_float64_tells_of_a_wrong_result_is_how_far_it_is_from_eager_mode() -> None:
+    from einnet.api.torch.agreement import differences
+
+    args = torch.randn(16, 64), torch.randn(64, 8)
+    module = traced(lambda x, w: torch.sigmoid(x @ w), *args)
+    wanted = module(*args)
+    assert differences(module, args, [wanted + 0.01], [wanted], 1e-4) == pytest.approx(0.01 / float(wanted.max()), rel=1e-3)
+
+
+@pytest.mark.parametrize("model", [lambda x: x.to(torch.float32) * 0.1, lambda x: torch.arange(4, dtype=torch.float32) / 3 + x, lambda x: x.sum(0)])
+def test_numbers_that_a_part_makes_on_the_way_are_of_float64_too(model: Any) -> None:
+    from einnet.api.torch.agreement import in_double
+
+    x = torch.randn(4, 4)
+    found = in_double(traced(model, x), [x])
+    assert found is not None and found[0].dtype is torch.float64
+    assert 0 < float((found[0] - model(x)).abs().max()) < 1e-6, "more digits of the same"
+
+
 TERMS = [
     (lambda x, w: x @ w, lambda x, w: x.abs() @ w.abs()),
     (lambda x, w: -3 * (x - 2 * x).sum(1), lambda x, w: 9 * x.abs().sum(1)),

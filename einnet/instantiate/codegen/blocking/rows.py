@@ -73,9 +73,10 @@ def rows(nest: Nest, across: bool = False, lanes: int = LANES) -> list[Rows] | N
 
     The rows of a block stand in vector lanes if `across`, as many as a vector of the processor has; None where they cannot.
     """
-    row = row_loop(nest)
-    size = block(row, lanes if across else ROWS) if row is not None else LANES
-    if row is None and not across:
+    row, size = row_loop(nest), LANES
+    if row is not None:
+        size = block(row, lanes if across else ROWS)
+    elif not across:
         nest = with_functions(nest)
         row = row_of_results(nest)
     if row is None:
