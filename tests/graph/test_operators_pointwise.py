@@ -9,7 +9,8 @@ import pytest
 
 from einnet.expr.notation.text import parse
 from einnet.graph.interpret import interpret
-from einnet.graph.onnx.importer import load
+from einnet.graph.onnx.importer import GIVEN_OUT, load
+from einnet.graph.program import Opaque
 from tests.graph.cases import build, check, ints, node, reference, run_opaque, values
 
 X = values((2, 3, 4, 5), 3, -3.0, 3.0)
@@ -98,6 +99,33 @@ def test_reduce(op: str, axes: tuple[int, ...] | None, keep: int, opset: int) ->
         check([node(op, ["x"], keepdims=keep, **({"axes": axes} if axes else {}))], x, opset=opset)
     else:
         check([node(op, ["x", "axes"], keepdims=keep)], x, {"axes": ints(*axes)}, opset=opset)
+
+
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize(("axis", "keep", "last"), [(0, 1, 0), (1, 0, 0), (-1, 1, 1), (3, 0, 1), (None, None, None)])
+def test_place_of_best(op: str, axis: int | None, keep: int | None, last: int | None) -> None:
+    given = {"axis": axis, "keepdims": keep, "select_last_index": last}
+    attributes = {name: value for name, value in given.items() if value is not None}
+    for x in (X, np.round(X), np.zeros_like(X)):
+        program = check([node(op, ["x"], **attributes)], {"x": x}, opaque=None)
+        assert [n.why for n in program.nodes if isinstance(n, Opaque)] == [GIVEN_OUT]
+
+
+def test_the_place_of_a_nan_is_the_place_of_the_best() -> None:
+    x = np.array([[1, np.nan, 3, np.nan], [4, 3, 2, 4], [np.inf, 1, np.inf, 0]], np.float32)
+    for last, places in ((0, [1, 0, 0]), (1, [3, 3, 2])):
+        model = build([node("ArgMax", ["x"], ["y"], axis=1, keepdims=0, select_last_index=last)], {"x": x}, ["y"])
+        (found,) = interpret(load(model), {"x": x}, run_opaque).values()
+        assert found.tolist() == places
+
+
+def test_the_place_of_the_best_is_an_integer_that_others_read() -> None:
+    nodes = [
+        node("ArgMax", ["x"], ["p"], axis=1, keepdims=1), node("GatherElements", ["x", "p"], ["best"], axis=1), node("Cast", ["p"], ["f"], to=1),
+        node("Add", ["best", "f"], ["y"]),
+    ]  # fmt: skip
+    program = check(nodes, {"x": X})
+    assert len(list(program.expression_nodes())) == len(program.nodes)
 
 
 def test_product_is_opaque() -> None:

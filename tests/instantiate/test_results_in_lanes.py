@@ -85,3 +85,10 @@ def test_a_sum_under_a_condition_is_remembered_for_no_other_place() -> None:
     text = f"X : f32[24,40]\nL[m<24] select(m-9>=0, {own}[m]*2, 1) + select(m-15>=0, exp({own}[m-15]/9), 0)"
     check([dense(text), scattered(text, 3)])
     assert parse(text).shape == (24,)
+
+
+@pytest.mark.parametrize("other", ["0", "log({L[m<24] Σ[n<40] X[m,n]*X[m,n]}[m])"])
+def test_a_sum_that_is_read_under_a_condition_alone_reads_nothing_where_that_fails(other: str) -> None:
+    """Its rows begin before the operand, whose memory is fenced."""
+    text = f"X : f32[24,40]\nL[m<24] select(m-9>=0, exp({{L[m<24] Σ[n<40] X[m,n]}}[m-9]/9), {other})"
+    check([dense(text), scattered(text, 3)])

@@ -8,9 +8,9 @@ from fractions import Fraction
 from math import prod
 
 from einnet.expr.index import ZERO, Index, var
-from einnet.expr.nodes import Body, Call, Cond, Const, Iter, Read, Scope, Select, Tensor, make_add, make_div, make_mul
+from einnet.expr.nodes import Body, Call, Cond, Const, Iter, Read, Scope, Select, Tensor, Val, make_add, make_div, make_mul
 from einnet.graph.operators.builders import at, divided, loops_of, subtract, variables
-from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported
+from einnet.graph.operators.op import EXACT_INTEGERS, Function, Inexpressible, Op, Result, Unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,26 @@ def log_sum_exp(op: Op) -> Result:
     return Scope(red.loops, (), make_add((Call("log", (Read(total, variables(red.loops)),)), Read(top, variables(red.loops)))))
 
 
+def place_of_best(reduce: str) -> Function:
+    """The first place along an axis at which the greatest or the least element stands, or the last such place.
+
+    min[k] (k where x[k] = best, n - 1 elsewhere), and max[k] (k where x[k] = best, 0 elsewhere). Where there is a NaN, that is the best.
+    """
+
+    def function(op: Op) -> Result:
+        red = over(op.input(0).shape, (op.integer("axis", 0),), bool(op.integer("keepdims", 1)))
+        if red.count > EXACT_INTEGERS:
+            return Unsupported(f"there are more than {EXACT_INTEGERS} places")
+        (k,), last = red.sums, op.integer("select_last_index", 0)
+        own = op.read(0, variables(red.full))
+        best = op.step(red.scope(own, reduce), "best")
+        elsewhere = Const(Fraction(0 if last else k.extent - 1))
+        there = Call("max", (Call("equal", (own, red.back(best))), Call("isnan", (own,))))
+        return red.scope(Call("choose", (there, Val(var(k.name)), elsewhere)), "max" if last else "min")
+
+    return function
+
+
 def cumulative_sum(op: Op) -> Result:
     """Σ x over the places up to one, or from it on in reverse; it is itself not among them where `exclusive`."""
     x = op.input(0).tensor
@@ -165,3 +185,5 @@ REDUCTIONS: dict[str, Function] = {
     "Softmax": softmax,
     "LogSoftmax": log_softmax,
 }
+
+PLACES: dict[str, Function] = {"ArgMax": place_of_best("max"), "ArgMin": place_of_best("min")}

@@ -23,7 +23,7 @@ from einnet.graph.operators.normalization import NORMALIZATION
 from einnet.graph.operators.op import Function, Inexpressible, Op, Operand, Unsupported
 from einnet.graph.operators.pooling import POOLING
 from einnet.graph.operators.quantised import QUANTISED
-from einnet.graph.operators.reduction import REDUCTIONS
+from einnet.graph.operators.reduction import PLACES, REDUCTIONS
 from einnet.graph.operators.slicing import SLICING
 from einnet.graph.operators.truth import TRUTH
 from einnet.graph.rewrite import is_copy
@@ -37,6 +37,7 @@ OPERATORS: dict[str, Function] = {
     **ELEMENTWISE,
     **ACTIVATIONS,
     **REDUCTIONS,
+    **PLACES,
     **POOLING,
     **NORMALIZATION,
     **MOVEMENT,
@@ -84,9 +85,9 @@ def reads_type(op_type: str, operand: Operand) -> bool:
 def moves_small(op: Op) -> bool:
     """All that the result's elements can be is small; the second operand of a gathering operator says where they stand.
 
-    An operator on quantised tensors gives integers of few bits, or refuses sums that may be larger.
+    An operator on quantised tensors gives integers of few bits, or refuses sums that may be larger; one that gives places refuses too many of them.
     """
-    if op.op_type in QUANTISED:
+    if op.op_type in QUANTISED or op.op_type in PLACES:
         return True
     places = (1,) if op.op_type in GATHERING else (0,) if op.op_type == "Where" else range(1, len(op.inputs)) if op.op_type in ONE_SOURCE else ()
     return all(operand.small for n, operand in enumerate(op.inputs) if operand is not None and n not in places)
