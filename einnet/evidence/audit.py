@@ -254,10 +254,10 @@ class Reference:
 
 def beside(session: Session, model: Any, program: Program, stored: Stored, seed: int) -> Reference:
     """What the program is compared with."""
-    from einnet.evidence.comparison.verify import apart_from_itself, distance, made_of, random_values
+    from einnet.evidence.comparison.verify import apart_from_itself, distance, made_of, random_values, where_defined
 
-    inputs = random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()], seed)
-    expected = {draw: session(drawn(inputs, draw)) for draw in (*BESIDE, *SPECIAL)}
+    inputs, plain = where_defined(session, random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()], seed))
+    expected = {BESIDE[0]: plain, **{draw: session(drawn(inputs, draw)) for draw in (*BESIDE[1:], *SPECIAL)}}
     draws = {draw: (drawn(inputs, draw), expected[draw]) for draw in BESIDE}
     ties = distance(session(nearly_zero(inputs)), expected["zero"])
     made = made_of(session, inputs, expected[BESIDE[0]]) if program.settled else {}

@@ -100,6 +100,32 @@ SUMS = {
 }  # fmt: skip
 
 
+DIFFERENCE = "{L[k<4096,m<64,j<512] x[k,j] - c[m]}"
+SAME = {
+    "one sum as two": (f"Σ[k<4096,m<64,j<512] {DIFFERENCE}[k,m,j]", f"Σ[j<512] {{L[j<512] Σ[k<4096,m<64] {DIFFERENCE}[k,m,j]}}[j]", True),
+    "with a product": (
+        f"Σ[k<4096,m<64,j<512] {DIFFERENCE}[k,m,j] + q[m]",
+        f"{{L[] Σ[k<4096,m<64,j<512] {DIFFERENCE}[k,m,j]}}[] + 2097152*{{L[] Σ[m<64] q[m]}}[]", False,
+    ),
+    "negatives are read": (
+        "Σ[k<4096,m<64,j<512] (x[k,j] + {L[m<64] -1*c[m]}[m])*(x[k,j] + {L[m<64] -1*c[m]}[m])",
+        "Σ[k<4096,m<64,j<512] x[k,j]*x[k,j] + 2*x[k,j]*{L[m<64] -1*c[m]}[m] + {L[m<64] -1*c[m]}[m]*{L[m<64] -1*c[m]}[m]", False,
+    ),
+    "the greatest of them": (
+        f"max[k<4096,m<64,j<512] {DIFFERENCE}[k,m,j]", f"max[j<512] {{L[j<512] max[k<4096,m<64] {DIFFERENCE}[k,m,j]}}[j]", False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_differences_in_another_order_lose_nothing(name: str) -> None:
+    """Whatever they are; what multiplies them, or is told of nothing but its negative, is not told in time."""
+    one, other, same = SAME[name]
+    before, after = (parse(f"{LONG}{text}") for text in (one, other))
+    found = check_cancellation(before, after, Proof("inline", "by forms", kind="reassociation"), refuse=True)
+    assert found.kind == ("reassociation" if same else "precision")
+
+
 @pytest.mark.parametrize("name", SUMS)
 def test_long_sums_are_told_of_what_is_left_of_them_or_not_at_all(name: str) -> None:
     """An element takes a hundred million products: what both sides read is an element, where none of it is negative; else it is not told in time."""

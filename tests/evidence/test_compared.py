@@ -15,7 +15,7 @@ from einnet.compile.targets.cuda.target import CudaOptimization
 from einnet.errors import ArtifactError, ModelError, UsageError
 from einnet.evidence.audit import audit
 from einnet.evidence.comparison.verdicts import model_digest, not_compared
-from einnet.evidence.comparison.verify import compare_outputs, magnitudes
+from einnet.evidence.comparison.verify import compare_outputs, magnitudes, random_values, where_defined
 from einnet.evidence.report.assemble import build_report
 from einnet.graph.onnx.digest import serialised_in_pieces
 from einnet.graph.onnx.importer import load
@@ -124,6 +124,38 @@ def test_outputs_without_a_type_have_that_of_their_nodes(tmp_path: Path) -> None
     found = result(np.ones((3, 4), np.float32))
     assert (found["y"].dtype, found["z"].dtype, found["z"].shape) == (np.float32, np.int64, (1, 4))
     assert audit(untyped, einnet.load(result.save(tmp_path / "p.einnet")))["passed"]
+    assert result.save(tmp_path / "p.onnx").exists()
+
+
+LOSSES = {
+    "a logarithm": ([helper.make_node("Log", ["x"], ["l"])], lambda x: (x > 0).all() and (x > 1).any()),
+    "of a probability": (
+        [helper.make_node("Sub", ["one", "x"], ["o"]), helper.make_node("Log", ["o"], ["a"]), helper.make_node("Log", ["x"], ["b"]),
+         helper.make_node("Add", ["a", "b"], ["l"])], lambda x: ((x > 0) & (x < 1)).all(),
+    ),
+    "of anything": ([helper.make_node("Exp", ["x"], ["l"])], lambda x: (x < 0).any()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_inputs_are_such_that_a_model_gives_numbers(name: str, tmp_path: Path) -> None:
+    """A sum over logarithms of standard normal numbers is NaN, which tells nothing."""
+    nodes, fits = LOSSES[name]
+    added = [*nodes, helper.make_node("ReduceSum", ["l"], ["y"], keepdims=0)]
+    loss = model(added, [value("x", 16, 16)], [value("y")], {"one": np.ones((), np.float32)})
+    result = einnet.optimize(loss, force=0, **SHORT)
+    assert result.report["verification"]["passed"]
+    seen: list[np.ndarray] = []
+    session = Session(loss.SerializeToString(), 1)
+
+    def run(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        seen.append(given["x"])
+        return session(given)
+
+    found, outputs = where_defined(run, random_values([("x", (16, 16), "f32")], 0))
+    assert fits(found["x"]) and np.isfinite(outputs["y"]) and found["x"].dtype == np.float32
+    assert len(seen) == {"a logarithm": 2, "of a probability": 3, "of anything": 1}[name]
+    assert audit(loss, einnet.load(result.save(tmp_path / "p.einnet")))["passed"]
     assert result.save(tmp_path / "p.onnx").exists()
 
 

@@ -12,7 +12,7 @@ from einnet.compile.export.region import partial_plan, written
 from einnet.compile.run import on_processor
 from einnet.errors import ArtifactError, BackendError, UsageError
 from einnet.evidence.comparison.verdicts import refuse_failed
-from einnet.evidence.comparison.verify import RUNS, SETTLE_S, Array, compare_outputs, random_inputs
+from einnet.evidence.comparison.verify import RUNS, SETTLE_S, Array, compare_outputs, random_inputs, where_defined
 from einnet.evidence.report.schema import OnnxOut, Verification
 from einnet.graph.in_file import model_bytes
 from einnet.instantiate.kernels import OpaqueCall, Plan
@@ -148,8 +148,8 @@ def as_the_original(optimization: Optimization, written: Path, path: Path) -> No
     executable = on_processor(optimization.executable)
     if isinstance(executable, Whole):
         return
-    threads, inputs = executable.threads, random_inputs(executable.plan, optimization.settings.seed)
-    wanted = Session(runnable(optimization.model), threads)(inputs)
+    threads = executable.threads
+    inputs, wanted = where_defined(Session(runnable(optimization.model), threads), random_inputs(executable.plan, optimization.settings.seed))
     try:
         got = Session(written, threads, title=str(path))(inputs)
     except (BackendError, UsageError) as error:
@@ -165,8 +165,7 @@ def compare(optimization: Optimization, model: Any, path: Path, seconds: float =
 
     executable = on_processor(optimization.executable)
     plan, threads = executable.plan, executable.threads
-    inputs = random_inputs(plan, optimization.settings.seed)
-    wanted = Session(runnable(model), threads)(inputs)
+    inputs, wanted = where_defined(Session(runnable(model), threads), random_inputs(plan, optimization.settings.seed))
     got = Session(path, threads, title=str(path))(inputs)
     verification = compare_outputs(got, wanted, optimization.record.verification.tolerance)
     peak = (optimization.timed.peak_bytes or {}).get("onnxruntime")

@@ -17,7 +17,7 @@ from einnet.evidence.audit import is_node, same_model
 from einnet.evidence.certificate import proofs
 from einnet.evidence.comparison.right import References, is_whole
 from einnet.evidence.comparison.verdicts import other_model
-from einnet.evidence.comparison.verify import compare_outputs, random_values
+from einnet.evidence.comparison.verify import compare_outputs, random_values, where_defined
 from einnet.evidence.examine import proven, told_constants, told_kernels, told_lifting, told_numbers
 from einnet.evidence.report.told import Tell, silent
 from einnet.evidence.running import OnProcessor
@@ -59,9 +59,10 @@ def audit_size(model: Any, stored: RangedProgram, program: Program, references: 
     executable = stored.ranged.executable(size)
     plan = executable.plan
     types = {b.name: b.dtype for b in plan.buffers}
-    values = random_values([(name, view.shape, types[view.buffer]) for name, view in plan.inputs], seed)
+    drawn = random_values([(name, view.shape, types[view.buffer]) for name, view in plan.inputs], seed)
+    values, expected = where_defined(references.of(plan), drawn)
     limit = tolerance(stored.record.settings.allow, stored.record.settings.max_error)
-    found = as_json(compare_outputs(executable(values), references.of(plan)(values), limit))
+    found = as_json(compare_outputs(executable(values), expected, limit))
     if is_whole(plan) and not is_node(program, plan):
         problems = [] if same_model(model, plan) else ["it hands another model to ONNX Runtime"]
         return {**found, "whole": True, "problems": problems, "passed": found["passed"] and not problems}

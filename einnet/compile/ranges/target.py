@@ -41,7 +41,7 @@ from einnet.errors import BackendError, ModelError, NotStaticError, UsageError
 from einnet.evidence.certificate import certify
 from einnet.evidence.comparison.right import References
 from einnet.evidence.comparison.verdicts import refuse_failed
-from einnet.evidence.comparison.verify import compare_outputs, random_values
+from einnet.evidence.comparison.verify import compare_outputs, random_values, where_defined
 from einnet.evidence.report.plain import plain
 from einnet.evidence.report.ranged_schema import RangedReport
 from einnet.evidence.sound import keep_proven
@@ -229,8 +229,8 @@ class _Run:
         outcome = keep_proven(outcome, self.settings, at.proven)
         outcome, executable = self.executable(outcome, until)
         certify(outcome, at.proven)
-        inputs = self.inputs(member.program)
-        verification = compare_outputs(executable(inputs), self.references.of(executable.plan)(inputs), self.settings.tolerance)
+        inputs, expected = where_defined(self.references.of(executable.plan), self.inputs(member.program))
+        verification = compare_outputs(executable(inputs), expected, self.settings.tolerance)
         if not verification.passed and outcome.changed:
             outcome, executable = self.executable(outcome.original(), until)
             verification = compare_outputs(executable(inputs), self.references.of(executable.plan)(inputs), self.settings.tolerance)

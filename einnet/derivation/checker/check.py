@@ -27,7 +27,7 @@ from einnet.expr.normal.alike import bend_alike, same_form
 from einnet.expr.normal.inline import inline
 from einnet.expr.normal.limits import OutOfReach, at_most
 from einnet.expr.partings import apart, name_apart, partings
-from einnet.expr.values.cancellation import EVALUATIONS, FACTOR, MOST_EVALUATIONS, adds_up, lost, subtracts
+from einnet.expr.values.cancellation import EVALUATIONS, FACTOR, MOST_EVALUATIONS, adds_up, lost, only_adds, subtracts
 from einnet.expr.values.points import effort, evaluate_at, magnitudes_at, work
 
 LEAST_SEEDS = 2
@@ -242,10 +242,11 @@ def _bounded(before: Scope, sides: tuple[Scope, Scope], bound: float, proof: Pro
 def check_cancellation(before: Scope, after: Scope, proof: Proof, *, refuse: bool) -> Proof:
     """Of nearly equal elements, and of large ones, no more is lost after than before; `proof` is of class reassociation but for that.
 
-    Sums and products that both read are cut away first: that nothing is lost of less suffices, that more is lost refutes nothing. Where more is lost
-    the class is precision, or where that is not claimed Difference is raised; where it takes too long to tell it is precision.
+    Sums and products that both read are cut away first: that nothing is lost of less suffices, that more is lost refutes nothing. Nothing is lost
+    where both only add up what is cut away from them: those are the same terms, in another order. Where more is lost the class is precision, or where
+    that is not claimed Difference is raised; where it takes too long to tell it is precision.
     """
-    if before.key == after.key or not subtracts(before):
+    if before.key == after.key or not subtracts(before) or all(map(only_adds, apart(before, after))):
         return proof
     grown: float | None = None
     sums = {name_apart(s): s for s in walk(before) if adds_up(s)}

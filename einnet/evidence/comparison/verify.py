@@ -123,6 +123,22 @@ def random_values(inputs: Sequence[tuple[str, tuple[int, ...], str]], seed: int)
     return found
 
 
+DEFINED: tuple[Callable[[Array], Array], ...] = (np.abs, lambda x: 1 / (1 + np.exp(-x)))
+"""Positive numbers, and numbers between 0 and 1, made of standard normal ones: a logarithm has no others, nor has a loss that takes probabilities."""
+
+
+def where_defined(run: Callable[[dict[str, Array]], dict[str, Array]], inputs: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Inputs, and what `run` gives for them: those given; or where some output is NaN in every element, what `DEFINED` makes of them and is not."""
+    given = dict(inputs)
+    found = run(given)
+    for way in DEFINED if nowhere_a_number(found) else ():
+        other = {name: np.asarray(way(x)).astype(x.dtype) if x.dtype.kind == "f" else x for name, x in given.items()}
+        own = run(other)
+        if not nowhere_a_number(own):
+            return other, own
+    return given, found
+
+
 def errors(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> dict[str, OutputError]:
     """By output: greatest absolute difference, greatest |y|, and their ratio; NaN and infinities must stand in the same places."""
     table: dict[str, OutputError] = {}
@@ -192,7 +208,7 @@ def made_of(session: Callable[[dict[str, Array]], Mapping[str, Array]], inputs: 
 
 
 class Trial:
-    """A model in ONNX Runtime beside our programs for it, on the same inputs.
+    """A model in ONNX Runtime beside our programs for it, on the same inputs: those given, or such of their kind for which it gives numbers.
 
     `own` are ONNX Runtime's outputs as its users have them, `expected` those that a program is to give: the same, but for what ONNX Runtime rounds
     by default (`rounding` says how much that is, relative to max|y|; 0 where it does not), or the standard's where those are wrong. `order` is
@@ -207,12 +223,13 @@ class Trial:
         from einnet.graph.onnx.rounded_factors import rounds_factors
 
         assert settings.threads is not None
-        self.model, self.inputs, self.program = runnable(model), inputs, program
+        self.model, self.program = runnable(model), program
         self.threads = settings.threads
         begin = time.monotonic()
         with growth() as grown:
             session = Session(self.model, self.threads, rounds=True, title=program.title)
-            exact = self.own = session(inputs)
+            self.inputs, self.own = where_defined(session, inputs)
+            inputs, exact = self.inputs, self.own
         self.order = [a.name for a in session.inputs]
         self.peak, self.seconds, self.rounding = grown.nbytes, time.monotonic() - begin, 0.0
         if rounds_factors(model):

@@ -132,6 +132,15 @@ def subtracts(scope: Scope) -> bool:
     return any(_negative(s.body) for s in walk(scope))
 
 
+def only_adds(scope: Scope) -> bool:
+    """All that it computes is sums of what it reads."""
+
+    def adds(body: Body) -> bool:
+        return isinstance(body, Read) or (isinstance(body, Add) and all(map(adds, body.args)))
+
+    return all(s.reduce == "sum" and adds(s.body) for s in walk(scope))
+
+
 @lru_cache(maxsize=1 << 12)
 def adds_up(scope: Scope) -> bool:
     """Sums and products of elements and of numbers above 0: what it gives of elements of a level is about as large everywhere, and none is negative,
