@@ -96,10 +96,11 @@ def agree(seed: int, native: bool, kind: str = "") -> str:
 
 
 ELSEWHERE = (
-    "Asinh", "ConvInteger", "DFT", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv", "QLinearMatMul", "QuantizeLinear",
-    "STFT",
+    "ArgMax", "ArgMin", "Asinh", "ConvInteger", "DFT", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv", "QLinearMatMul",
+    "QuantizeLinear", "STFT",
 )  # fmt: skip
-"""Operators of quantised tensors, which these graphs do not have, and transforms: tests/graph/test_operators_{quantised,fourier,recurrences}.py."""
+"""Operators of quantised tensors, which these graphs do not have, and transforms: tests/graph/test_operators_{quantised,fourier,recurrences}.py.
+Which of nearly equal elements is the best is decided by a rounding: tests/graph/test_operators_pointwise.py."""
 
 
 def test_every_operator_with_an_expression_is_drawn_with_every_attribute() -> None:

@@ -27,7 +27,7 @@ Arrays = Mapping[str, np.ndarray]
 DIFFERENT = {
     "MaxPool": ("NaN",), "GlobalMaxPool": ("NaN",), "ReduceMax": ("NaN",), "ReduceMin": ("NaN",),
     "Clip": ("inf", "-inf"), "ThresholdedRelu": ("NaN",), "Pow": ("-inf",), "Resize": ("inf", "-inf"), "LayerNormalization": ("inf", "-inf"),
-    "DFT": ("inf", "-inf"), "STFT": ("inf", "-inf"),
+    "DFT": ("inf", "-inf"), "STFT": ("inf", "-inf"), "ArgMax": ("NaN",), "ArgMin": ("NaN",),
 }  # fmt: skip
 """Operators by what they are given; docs/finite.md says for each what is different and why."""
 
