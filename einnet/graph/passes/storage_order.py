@@ -44,6 +44,13 @@ def moves(order: Order, shape: Sequence[int]) -> bool:
     return long != sorted(long)
 
 
+def in_onnx_order(program: Program) -> tuple[set[str], set[str]]:
+    """The tensors that come in ONNX order, from outside or from opaque nodes, and those that somebody reads in it."""
+    opaque = [node for node in program.nodes if isinstance(node, Opaque)]
+    given = {t.name for t in program.inputs} | {t.name for node in opaque for t in node.outputs}
+    return given, {name for _, name in program.outputs} | {name for node in opaque for name in node.inputs}
+
+
 class _Permutation:
     def __init__(self, program: Program, orders: Mapping[str, Order]) -> None:
         self.source = program
@@ -51,12 +58,9 @@ class _Permutation:
         self.fresh = Fresh(program)
         self.weights: dict[str, np.ndarray] = dict(program.weights)
         self.nodes: list[ProgramNode] = []
-        opaque_reads = {name for node in program.nodes if isinstance(node, Opaque) for name in node.inputs}
-        self.plain = opaque_reads | {name for _, name in program.outputs}
-        """Tensors that somebody reads in ONNX order."""
+        given, self.plain = in_onnx_order(program)
         self.stored: dict[str, Tensor] = {}
         tensors = program.tensors()
-        given = {t.name for t in program.inputs} | {t.name for n in program.nodes if isinstance(n, Opaque) for t in n.outputs}
         for name, perm in orders.items():
             both = name in self.plain or name in given
             self.stored[name] = permuted(tensors[name], perm, self.fresh(f"{name}_permuted") if both else name)
@@ -144,9 +148,7 @@ class _Spread:
 
     def __init__(self, program: Program) -> None:
         self._tensors, self._nodes = program.tensors(), list(program.expression_nodes())
-        opaque = [node for node in program.nodes if isinstance(node, Opaque)]
-        given = {t.name for t in program.inputs} | {t.name for node in opaque for t in node.outputs}
-        self.fixed = given | {name for _, name in program.outputs} | {name for node in opaque for name in node.inputs}
+        self.fixed = frozenset[str]().union(*in_onnx_order(program))
 
     def by(self, told: Iterable[Sequence[tuple[str, int]]], known: Mapping[str, int] | None = None) -> dict[str, int]:
         """The dimensions of channels by tensor: what is `told` of some tensors and `known` of others, and where that leads."""
