@@ -130,8 +130,7 @@ def horizontals(vectors: Sequence[Expr], op: str, bind: Callable[[Expr], Expr]) 
 
 def _combined(vectors: Sequence[Expr], op: str, bind: Callable[[Expr], Expr]) -> Expr:
     """One vector with what each of these gives, halves first: of two vectors while there are several, else of the parts of one."""
-    width = lanes(vectors[0])
-    part = width
+    part = lanes(vectors[0])
     while part > 1:
         pairs = [*zip(vectors[::2], vectors[1::2])] if len(vectors) > 1 else [(vectors[0],)]
         starts = range(0, lanes(vectors[0]) * len(pairs[0]), part)

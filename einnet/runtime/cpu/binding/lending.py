@@ -54,7 +54,7 @@ class Lending:
     """Which inputs and outputs of a program lie where the caller has them.
 
     Those are lent that are a whole buffer each, which nothing else holds than calls that can be told of another address, and which are large
-    enough. An input is read in the caller's array if that is contiguous and starts as generated code expects it; an output is written into a
+    enough. An input is read in the caller's array if that is contiguous and starts where all its readers take it; an output is written into a
     result of which that is true, and of which no byte is one of an input's that is lent, or of another result's.
     """
 
@@ -103,7 +103,7 @@ class Lending:
 
 
 def aligned(like: Array) -> Array:
-    """A new array with the shape and type of another, which starts where generated code expects it."""
+    """A new array with the shape and type of another, which starts with a cache line: no vector of it lies in two."""
     memory = np.empty(like.nbytes + ALIGNMENT, np.uint8)
     first = -memory.__array_interface__["data"][0] % ALIGNMENT
     return memory[first : first + like.nbytes].view(like.dtype).reshape(like.shape)
