@@ -17,8 +17,8 @@ from einnet.evidence.audit import audit
 from einnet.evidence.comparison.verdicts import model_digest, not_compared
 from einnet.evidence.comparison.verify import compare_outputs, magnitudes, random_values, where_defined
 from einnet.evidence.report.assemble import build_report
-from einnet.graph.onnx.digest import serialised_in_pieces
 from einnet.graph.onnx.importer import load
+from einnet.graph.onnx.mapped import serialised_in_pieces
 from einnet.graph.onnx.read import is_model, serialised
 from einnet.graph.passes.prepare import prepare
 from einnet.records import changed

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from google.protobuf.message import EncodeError
 
@@ -19,7 +20,7 @@ from einnet.graph.in_file import ModelFile, file_memory, let_go, memory_of, mode
 from einnet.graph.onnx import mapped as module
 from einnet.graph.onnx.digest import digest
 from einnet.graph.onnx.importer import load
-from einnet.graph.onnx.mapped import InFile, mapped, tensor
+from einnet.graph.onnx.mapped import InFile, mapped, parted, serialised_in_pieces, tensor
 from einnet.graph.onnx.read import bytes_of, kept, read
 
 
@@ -95,6 +96,24 @@ def test_what_is_no_large_model_is_read_as_a_whole(path: Path, monkeypatch: pyte
     assert mapped(path.parent / "apart.onnx") is None and digest(path.parent / "apart.onnx") == digest(path)
     monkeypatch.setattr(module, "LARGE_FILE", len(data) + 1)
     assert mapped(path) is None
+
+
+def test_a_model_in_memory_is_written_from_where_its_weights_are() -> None:
+    given = ir.from_proto(model())
+    transposed = np.arange(4e4, dtype=np.float32).reshape(100, 400).T
+    given.graph.initializers["w"].const_value = ir.Tensor(transposed, name="w")
+    before = {name: value.const_value for name, value in given.graph.initializers.items()}
+    proto, values = parted(given)
+    assert values.keys() == {"w", "h", "i", "listed"} and proto.ByteSize() < 20000
+    assert {name: value.const_value for name, value in given.graph.initializers.items()} == before
+    found = onnx.ModelProto.FromString(b"".join(serialised_in_pieces(proto, values)))
+    wanted = ir.to_proto(given)
+    arrays = [{w.name: onnx.numpy_helper.to_array(w) for w in m.graph.initializer} for m in (found, wanted)]
+    for name, value in arrays[1].items():
+        np.testing.assert_array_equal(arrays[0].pop(name), value)
+    for one in (found, wanted):
+        one.graph.ClearField("initializer")
+    assert found == wanted and not arrays[0]
 
 
 def test_of_two_weights_of_one_name_the_second_is_in_the_model(path: Path) -> None:

@@ -12,11 +12,12 @@ import pytest
 from onnx import parser
 
 from einnet.derivation.steps import KINDS, rules_of
-from einnet.expr.nodes import INF, Const, Iter, Scope, Select, Tensor, is_weight, reads, tensors
+from einnet.expr.nodes import INF, Const, Iter, Read, Scope, Select, Tensor, indices, is_weight, make_add, reads, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
+from einnet.graph.passes.constant_folding import merge_weights
 from einnet.graph.passes.masks import chosen, region
 from einnet.graph.passes.simplify import simplify
 from einnet.graph.passes.storage_order import channels_last, permute
@@ -168,6 +169,20 @@ def test_repeated_expressions_and_equal_weights_are_held_once() -> None:
     assert len(simple.nodes) == 3
     assert len(simple.weights) == 1
     same(program, simple, inputs)
+
+
+def test_weights_that_differ_in_one_element_anywhere_are_two() -> None:
+    one = np.arange(35 * 40, dtype=np.float32).reshape(40, 35).T
+    for place in range(one.size):
+        other = one.copy()
+        other.flat[place] += 1
+        w, v, u = (Tensor(name, one.shape, "f32", True) for name in "WVU")
+        x = Tensor("X", one.shape)
+        loops = (Iter("i", 0, 35), Iter("j", 0, 40))
+        body = make_add([Read(t, indices(loops)) for t in (x, w, v, u)])
+        program = Program((x,), (Node(Tensor("Y", one.shape), Scope(loops, (), body), ("n",)),), (("Y", "Y"),), {"W": one, "V": other, "U": one + 0})
+        (merged,) = merge_weights(program).nodes
+        assert merged.inputs == ("X", "W", "V"), place
 
 
 DISTANCES = '''<ir_version: 8, opset_import: ["": 17]> m (float[9,1,4] x) => (float[9,5] y)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -179,6 +180,56 @@ def test_optimize_takes_an_exported_program_and_a_module() -> None:
     ):
         (found,) = result(x.numpy()).values()
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+class Tied(nn.Module):
+    """Two layers of one weight, which one of them has transposed, and a table of integers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(160, 160))
+        self.register_buffer("table", torch.arange(20000).reshape(2, 10000).t())
+
+    def forward(self, x: Any) -> Any:
+        return torch.tanh(nn.functional.linear(x, self.w)) @ self.w + self.table[:160, 1].float()
+
+
+def test_a_program_is_written_from_where_its_weights_are(tmp_path: Path) -> None:
+    from einnet.graph.onnx.digest import digest
+    from einnet.graph.onnx.exported import exported, exported_to
+
+    program = torch.export.export(Tied().eval(), (torch.randn(3, 160),))
+    exported_to(tmp_path / "tied.onnx", program, ["a"], ["b"])
+    assert digest(tmp_path / "tied.onnx") == digest(exported(program, ["a"], ["b"]))
+
+
+def test_a_large_part_is_a_file_while_it_is_looked_at(compile_kept, told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its program holds what it needs: another call and another process's load do without the file."""
+    monkeypatch.setattr("einnet.api.torch.frozen.LARGE_FILE", 1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "files"))
+    monkeypatch.setenv("EINNET_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "files").mkdir()
+    model, x = Tied().eval(), torch.randn(3, 160)
+    for stored in (False, True):
+        torch._dynamo.reset()
+        compiled = compile_kept(model, store=True)
+        with torch.no_grad():
+            for _ in range(2):
+                torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+        assert told()[-1].runs == "einnet" and told()[-1].stored is stored
+        assert not list((tmp_path / "files").glob("*/part.onnx"))
+
+
+def test_a_large_part_that_cannot_be_written_stays_in_eager_mode(compile_kept, told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, *args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("einnet.api.torch.frozen.LARGE_FILE", 1)
+    monkeypatch.setattr("einnet.api.torch.frozen.exported_to", full)
+    model, x = Tied().eval(), torch.randn(3, 160)
+    with torch.no_grad(), pytest.warns(RuntimeWarning, match="No space left"):
+        torch.testing.assert_close(compile_kept(model, store=False)(x), model(x))
+    assert told()[-1].runs == "eager"
 
 
 def test_sizes_have_the_names_that_the_user_gave_them() -> None:

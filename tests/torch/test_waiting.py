@@ -6,6 +6,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from math import inf
 from typing import Any
 
@@ -154,10 +155,12 @@ def test_who_is_strict_hears_of_it(compile_kept, stuck):
 def test_what_is_made_ends_where_it_next_says_how_far_it_is(where, monkeypatch):
     stop, passed = Stop(), []
 
-    def export(self: Frozen, outputs: int) -> None:
+    @contextmanager
+    def export(self: Frozen, outputs: int) -> Iterator[None]:
         passed.append("export")
         if where == "export":
             stop.ask()
+        yield
 
     def optimize(model: Any, settings: Any) -> None:
         passed.append("search")

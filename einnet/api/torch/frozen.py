@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from einnet.graph.onnx.exported import apart, exported, traced
+from einnet.errors import ModelError
+from einnet.graph.onnx.exported import apart, exported, exported_to, traced
+from einnet.graph.onnx.mapped import LARGE_FILE
 
 Tensor = Any
 
@@ -43,10 +48,23 @@ class Frozen:
             state.update(value.detach().contiguous().numpy(force=True).data)
         return state.hexdigest()
 
-    def onnx(self, outputs: int) -> Any:
-        """The ONNX model: inputs x0, x1, .., outputs y0, y1, .. Raises ModelError where torch cannot export it."""
+    @contextmanager
+    def onnx(self, outputs: int) -> Iterator[Any]:
+        """The ONNX model: inputs x0, x1, .., outputs y0, y1, .. A large one is a file as long as it is looked at, so that its weights are not copied.
+
+        Raises ModelError where torch cannot export it, or the file cannot be written.
+        """
         names = [f"y{n}" for n in range(outputs)]
-        return apart(lambda: exported(traced(self.module, self.inputs), self.names, names))
+        if sum(value.nbytes for value in self.weights.values()) < LARGE_FILE:
+            yield apart(lambda: exported(traced(self.module, self.inputs), self.names, names))
+            return
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "part.onnx"
+            try:
+                apart(lambda: exported_to(path, traced(self.module, self.inputs), self.names, names))
+            except OSError as error:
+                raise ModelError(f"{path}: the model cannot be written: {error}") from error
+            yield path
 
 
 def freeze(part: Any, args: Sequence[Any], weights: Sequence[int]) -> Frozen:

@@ -95,17 +95,17 @@ def program(
     if isinstance(found, StoredProgram):
         return on_processor(found.executable), verdict(found.record), True
     stop()
-    model = frozen.onnx(count)
-    stop()
-    try:
-        result = optimize(model, replace(settings, time_budget=turn.searched(settings.time_budget), progress=stop))
-    except EinNetError:
-        raise
-    except Exception as error:  # a bug of ours must not end the user's program
-        raise EinNetError(f"optimizing it failed: {type(error).__name__}: {error}") from error
-    stop()
-    if path:
-        program_cache.remember(result, path)
+    with frozen.onnx(count) as model:
+        stop()
+        try:
+            result = optimize(model, replace(settings, time_budget=turn.searched(settings.time_budget), progress=stop))
+        except EinNetError:
+            raise
+        except Exception as error:  # a bug of ours must not end the user's program
+            raise EinNetError(f"optimizing it failed: {type(error).__name__}: {error}") from error
+        stop()
+        if path:
+            program_cache.remember(result, path)
     return on_processor(result.executable), verdict(result.timed), False
 
 

@@ -12,10 +12,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from einnet.errors import BackendError, ModelError, UsageError
+from einnet.graph.onnx.mapped import parted, serialised_in_pieces
 from einnet.graph.onnx.read import first_line
+
+T = TypeVar("T")
 
 LIMIT = 1 << 31
 """Bytes that a protobuf cannot have."""
@@ -68,21 +72,58 @@ def exported(program: Any, inputs: Sequence[str] | None = None, outputs: Sequenc
 
     Raises BackendError where a package is missing, ModelError where torch's exporter has no ONNX for it.
     """
+    return _exported(program, inputs, outputs, lambda model: named(model.model_proto, dimension_names(program)))
+
+
+def exported_to(path: Path, program: Any, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> None:
+    """Write an exported program as an ONNX model: its weights go to the file from where torch has them. Raises as `exported` does, and OSError."""
+
+    def write(found: Any) -> None:
+        proto, values = parted(found.model)
+        with path.open("wb") as file:
+            file.writelines(serialised_in_pieces(named(proto, dimension_names(program)), values))
+
+    _exported(program, inputs, outputs, write)
+
+
+def _exported(program: Any, inputs: Sequence[str] | None, outputs: Sequence[str] | None, give: Callable[[Any], T]) -> T:
+    """What is made of torch's ONNX program for an exported one."""
     import torch
 
     try:
         with torch.no_grad(), quiet():
-            result = torch.onnx.export(program, dynamo=True, optimize=True, verbose=False, input_names=inputs, output_names=outputs)
+            result = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False, input_names=inputs, output_names=outputs)
+            assert result is not None
+            fold(result.model)
             size = sum(value.const_value.nbytes for value in result.model.graph.initializers.values() if value.const_value is not None)
             if size >= LIMIT:
                 raise ModelError(f"the weights have {size / 1e9:.3g} GB: more than an ONNX model in memory can have, 2 GB")
-            return named(result.model_proto, dimension_names(program))
-    except ModelError:
+            return give(result)
+    except (ModelError, OSError):
         raise
     except ImportError as error:
         raise BackendError(f"torch's ONNX exporter cannot be used ({first_line(error)}): `pip install 'einnet[torch]'`") from error
     except Exception as error:  # the exporter raises many types
         raise ModelError(f"torch's exporter has no ONNX model for it: {told(error)}") from error
+
+
+def fold(model: Any) -> None:
+    """Compute what is constant in torch's model, mostly sizes, and lay the elements of its weights one after the other.
+
+    The rewriting rules that the exporter's own optimization has beside that do what the algebra does here, or ONNX Runtime; they look for some
+    patterns once for each pair of nodes.
+    """
+    import torch
+    from onnx_ir.tensor_adapters import TorchTensor
+    from onnxscript import optimizer
+
+    optimizer.inline(model)
+    optimizer.fold_constants(model, onnx_shape_inference=True)
+    optimizer.remove_unused_nodes(model)
+    for name, value in model.graph.initializers.items():
+        array = None if value.const_value is None else value.const_value.numpy()
+        if array is not None and not array.flags.c_contiguous and array.dtype.isbuiltin:  # transposed: numpy copies these by one thread, and slowly
+            value.const_value = TorchTensor(torch.from_numpy(array).contiguous(), name)
 
 
 def dimension_names(program: Any) -> dict[str, str]:
@@ -112,7 +153,7 @@ def named(model: Any, names: Mapping[str, str]) -> Any:
     return model
 
 
-def apart(call: Callable[[], Any]) -> Any:
+def apart(call: Callable[[], T]) -> T:
     """What the call gives, in a thread of its own: dispatch keys and modes that torch has set in the caller's thread hold for that alone."""
     with ThreadPoolExecutor(1, "einnet-export") as pool:
         return pool.submit(call).result()

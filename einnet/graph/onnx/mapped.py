@@ -1,4 +1,4 @@
-"""Models in files without the weights: what is large of these stays in the file, and is read there where it is needed."""
+"""Models without the weights: what is large of these stays in the file, or where else it is, and is read there where it is needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from einnet.graph.dtypes import dtype_name
-from einnet.graph.in_file import memory_of
+from einnet.graph.in_file import let_go, memory_of
 
 LARGE_FILE, LARGE_WEIGHT = 1 << 24, 1 << 16
 """Bytes of a model's file from which on its weights stay there, and of a weight."""
@@ -32,7 +32,7 @@ FIXED = {1: 8, 5: 4}
 
 
 class Mapped(NamedTuple):
-    """A model without the values of some weights, and these by name, which lie in its file."""
+    """A model without the values of some weights, and these by name, which lie in its file or elsewhere in memory."""
 
     proto: onnx.ModelProto
     values: Mapping[str, memoryview]
@@ -48,6 +48,28 @@ def mapped(path: Path) -> Mapped | None:
     except Exception:  # what is no model fails in many ways
         return None
     return Mapped(proto, values) if values else None
+
+
+def parted(model: ir.Model) -> Mapped:
+    """A model in memory; the values of its large weights stay where they are."""
+    values, held = dict[str, memoryview](), dict[str, ir.TensorProtocol]()
+    for name, value in model.graph.initializers.items():
+        weight = value.const_value
+        if weight is None or weight.nbytes < LARGE_WEIGHT or dtype_name(weight.dtype.numpy()) is None:
+            continue
+        array: np.ndarray[Any, np.dtype[Any]] = np.ascontiguousarray(weight.numpy())
+        held[name], values[name] = weight, array.reshape(-1).view(np.uint8).data
+        value.const_value = ir.ExternalTensor("", 0, weight.nbytes, weight.dtype, shape=ir.Shape(weight.shape.numpy()), name=name)
+    try:
+        proto = ir.to_proto(model)
+    finally:
+        for name, weight in held.items():
+            model.graph.initializers[name].const_value = weight
+    for apart in proto.graph.initializer:
+        if apart.name in values:
+            apart.ClearField("data_location")
+            apart.ClearField("external_data")
+    return Mapped(proto, values)
 
 
 def tensor(proto: onnx.TensorProto, values: memoryview) -> InFile:
@@ -144,3 +166,52 @@ def _number(data: memoryview, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 128:
             return found, at
+
+
+def serialised_in_pieces(proto: onnx.ModelProto, values: Mapping[str, memoryview]) -> Iterator[bytes | memoryview]:
+    """The deterministic serialisation of a model with the values of weights that are not in it, weight after weight: the whole of it would be in
+    memory twice beside the model, which has none of its weights afterwards."""
+    weights = list(proto.graph.initializer)
+    proto.graph.ClearField("initializer")
+    before, after = onnx.GraphProto(), onnx.GraphProto()
+    before.CopyFrom(proto.graph)
+    after.CopyFrom(proto.graph)
+    for field, _ in proto.graph.ListFields():
+        (after if field.number < WEIGHTS else before).ClearField(field.name)
+    rest = onnx.ModelProto()
+    rest.CopyFrom(proto)
+    rest.ClearField("graph")
+    earlier = onnx.ModelProto()
+    earlier.CopyFrom(rest)
+    for field, _ in rest.ListFields():
+        (rest if field.number < GRAPH else earlier).ClearField(field.name)
+    ends = [part.SerializeToString(deterministic=True) for part in (earlier, before, after, rest)]
+    lengths = [weight.ByteSize() + _apart(values.get(weight.name)) for weight in weights]
+    length = len(ends[1]) + sum(len(head(WEIGHTS, n)) + n for n in lengths) + len(ends[2])
+    yield from (ends[0], head(GRAPH, length), ends[1])
+    for n, weight in zip(lengths, weights, strict=True):
+        yield head(WEIGHTS, n)
+        yield from _weight_in_pieces(weight, values.get(weight.name))
+    yield from ends[2:]
+
+
+def _apart(values: memoryview | None) -> int:
+    """Bytes of a weight's values with what stands before them, where they are not in it."""
+    return 0 if values is None else len(head(VALUES, len(values))) + len(values)
+
+
+def _weight_in_pieces(proto: onnx.TensorProto, values: memoryview | None) -> Iterator[bytes | memoryview]:
+    """A weight with its values, which are read where they are."""
+    if values is None:
+        yield proto.SerializeToString(deterministic=True)
+        return
+    before, after = onnx.TensorProto(), onnx.TensorProto()
+    before.CopyFrom(proto)
+    after.CopyFrom(proto)
+    for field, _ in proto.ListFields():
+        (after if field.number < VALUES else before).ClearField(field.name)
+    yield before.SerializeToString(deterministic=True)
+    yield head(VALUES, len(values))
+    yield values
+    let_go(values)
+    yield after.SerializeToString(deterministic=True)

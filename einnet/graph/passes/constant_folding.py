@@ -40,6 +40,9 @@ from einnet.graph.split import is_contraction
 _ELEMENTS = 1 << 26
 """Elements of the largest weight that evaluation may create, unless something that it reads is larger."""
 
+_LOOKED_AT = 64
+"""Places of a weight that tell it from most others."""
+
 
 def evaluate_weights(program: Program) -> Program:
     """Compute the nodes that read weights only (in float64, held as float32) and make them weights."""
@@ -64,16 +67,25 @@ def fits(scope: Scope, values: Mapping[str, np.ndarray]) -> bool:
 
 
 def merge_weights(program: Program) -> Program:
-    """Hold equal weights once."""
-    first: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+    """Hold equal weights once. Only those are read whole that have the same elements at a few places."""
+    alike: dict[tuple[str, tuple[int, ...], bytes], list[str]] = {}
+    for name, value in program.weights.items():
+        alike.setdefault((str(value.dtype), value.shape, _some(value)), []).append(name)
+    first: dict[tuple[int, bytes], str] = {}
     exchange: dict[str, Tensor] = {}
     tensors = program.tensors()
-    for name, value in program.weights.items():
-        digest = blake2b(np.ascontiguousarray(value).reshape(-1).data, digest_size=16).digest()
-        kept = first.setdefault((str(value.dtype), value.shape, digest), name)
-        if kept != name:
-            exchange[name] = tensors[kept]
+    for n, names in enumerate(names for names in alike.values() if len(names) > 1):
+        for name in names:
+            digest = blake2b(np.ascontiguousarray(program.weights[name]).reshape(-1).data, digest_size=16).digest()
+            kept = first.setdefault((n, digest), name)
+            if kept != name:
+                exchange[name] = tensors[kept]
     return exchange_tensors(program, exchange)
+
+
+def _some(value: np.ndarray) -> bytes:
+    """Elements of a weight at places all over it."""
+    return np.asarray(value.flat[:: max(1, value.size // _LOOKED_AT)]).tobytes()
 
 
 def hoist(program: Program) -> Program:
