@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
+import time
 
 import pytest
 
@@ -74,3 +76,51 @@ def test_the_pool_of_a_thread_is_found() -> None:
     thread.join()
     ((worker,),) = found
     assert worker not in (thread.native_id, threading.get_native_id())
+
+
+def test_a_pool_that_has_ended_begins_again_and_is_placed_anew() -> None:
+    """Of a thread that waits for another one nothing waits; its threads are there again, and kept apart, with its next call."""
+
+    def waiting() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    def call() -> None:
+        alone = waiting()
+        (first,) = apart._workers(2)
+        apart.keep_apart(2)
+        assert waiting() == alone + 1
+        apart.end_waiting()
+        assert waiting() == alone
+        assert apart._pool.size == 0
+        apart.end_waiting()
+        apart.keep_apart(2)
+        apart._workers(2)
+        assert waiting() == alone + 1 and apart._pool.size == 2
+        done.append(first)
+
+    done: list[int] = []
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert done
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_child_does_not_wait_for_its_parents_threads() -> None:
+    """They are gone there: to end them would never end."""
+    apart._workers(2)
+    child = os.fork()
+    if not child:
+        apart.end_waiting()
+        os._exit(0)
+    for _ in range(100):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.1)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the child waits")
+    assert status == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import warnings
@@ -64,6 +65,24 @@ def test_what_is_made_in_time_is_given_and_its_errors_are_raised():
     assert within(lambda stop: 7, Turn(inf)) == 7
     with pytest.raises(ModelError, match="as it was"):
         within(lambda stop: exec("raise error", {"error": ModelError("as it was")}), Turn(now + 1e6))
+
+
+def test_nothing_waits_beside_what_is_made():
+    """The waiting thread's own pool would keep the program's threads from waiting actively while it is timed."""
+    a = torch.randn(400, 400)
+
+    def threads() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        a @ a
+        beside = threads()
+        assert within(lambda stop: threads(), Turn(inf)) == beside, "the one that makes it has come, the one that waited is gone"
+        a @ a
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_who_is_late_is_told_to_stop():

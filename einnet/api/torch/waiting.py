@@ -97,9 +97,15 @@ class Allowance:
 
 
 def within(make: Callable[[Stop], T], turn: Turn) -> T:
-    """What is made, if it is there in time. Raises NotReady where it is not, and what `make` raises."""
+    """What is made, if it is there in time. Raises NotReady where it is not, and what `make` raises.
+
+    The thread that waits has no others waiting for it meanwhile: beside these, what is made would be timed with threads that do not wait actively.
+    """
+    from einnet.runtime.cpu.affinity import end_waiting
+
     if turn.left <= 0:
         raise NotReady("the time of this call is over")
+    end_waiting()
     stop, made = Stop(), Future[T]()
 
     def work() -> None:
