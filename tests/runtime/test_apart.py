@@ -10,6 +10,7 @@ import time
 import pytest
 
 from einnet.runtime.cpu import affinity as apart
+from einnet.runtime.cpu.forked import end_pool
 from einnet.runtime.cpu.threads import find_symbol
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity") or not find_symbol("GOMP_parallel"), reason="no OpenMP pool, or no affinity")
@@ -89,10 +90,10 @@ def test_a_pool_that_has_ended_begins_again_and_is_placed_anew() -> None:
         (first,) = apart._workers(2)
         apart.keep_apart(2)
         assert waiting() == alone + 1
-        apart.end_waiting()
+        end_pool()
         assert waiting() == alone
         assert apart._pool.size == 0
-        apart.end_waiting()
+        end_pool()
         apart.keep_apart(2)
         apart._workers(2)
         assert waiting() == alone + 1 and apart._pool.size == 2
@@ -112,7 +113,7 @@ def test_a_child_does_not_wait_for_its_parents_threads() -> None:
     apart._workers(2)
     child = os.fork()
     if not child:
-        apart.end_waiting()
+        end_pool()
         os._exit(0)
     for _ in range(100):
         ended, status = os.waitpid(child, os.WNOHANG)

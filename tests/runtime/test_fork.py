@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from einnet.runtime.cpu import dnnl
+from einnet.runtime.cpu import dnnl, forked
 from einnet.runtime.cpu.program import Executable
 from tests.runtime.plans import two_layers, with_opaque_nodes
 
@@ -37,6 +37,14 @@ def in_child(work: Callable[[], bool]) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
+@pytest.fixture(autouse=True, params=["ended", "left"])
+def pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The pool of the thread that forks ends before, or cannot be ended."""
+    if request.param == "left":
+        monkeypatch.setattr(forked, "end_pool", lambda: False)
+    return request.param
+
+
 @pytest.fixture(scope="module")
 def plan():
     return two_layers(256, 128, 128, 64)
@@ -61,6 +69,13 @@ def test_a_program_that_the_parent_has_run(program: Executable, x: np.ndarray) -
     assert in_child(again)
     assert in_child(lambda: again() and in_child(again)), "a child of a child, too"
     assert np.array_equal(program.run(x)[0], y)
+
+
+def test_a_pool_that_ended_needs_no_other_thread(program: Executable, x: np.ndarray, pool: str) -> None:
+    program.run(x)
+    assert in_child(lambda: forked.on_live_threads() == (pool == "ended"))
+    assert in_child(lambda: in_child(lambda: forked.on_live_threads()) == (pool == "ended")), "a child of a child, too"
+    assert forked.on_live_threads()
 
 
 def test_a_program_that_is_made_in_the_child(plan, program: Executable, x: np.ndarray) -> None:

@@ -101,11 +101,11 @@ def within(make: Callable[[Stop], T], turn: Turn) -> T:
 
     The thread that waits has no others waiting for it meanwhile: beside these, what is made would be timed with threads that do not wait actively.
     """
-    from einnet.runtime.cpu.affinity import end_waiting
+    from einnet.runtime.cpu.forked import end_pool
 
     if turn.left <= 0:
         raise NotReady("the time of this call is over")
-    end_waiting()
+    end_pool()
     stop, made = Stop(), Future[T]()
 
     def work() -> None:

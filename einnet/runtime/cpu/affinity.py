@@ -15,13 +15,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
-from einnet.runtime.cpu.forked import on_live_threads
+from einnet.runtime.cpu.forked import tell_of_its_end
 from einnet.runtime.cpu.threads import find_symbol
 
 BINDINGS = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
-
-_SOFT = 1
-"""OpenMP's omp_pause_soft: what is private to threads may go, what is shared stays."""
 
 _WORK = C.CFUNCTYPE(None, C.c_void_p)
 
@@ -48,16 +45,12 @@ def keep_apart(threads: int) -> None:
         _arrange(processor, threads)
 
 
-def end_waiting() -> None:
-    """End the threads that wait in the caller's pool: its next parallel region starts others.
+def _forget() -> None:
+    """The caller's pool has no threads any more."""
+    _pool.size, _pool.processor, _pool.workers = 0, -1, ()
 
-    For a thread that lets another one work and waits for it. OpenMP has a pool for each thread that starts regions, and where all of them together
-    have more threads than there are processors, GNU's lets none wait actively any more: a step of 0.02 ms then takes 0.1.
-    """
-    end, device = find_symbol("omp_pause_resource"), find_symbol("omp_get_initial_device")
-    if end and device and on_live_threads():
-        C.CFUNCTYPE(C.c_int, C.c_int, C.c_int)(end)(_SOFT, C.CFUNCTYPE(C.c_int)(device)())
-        _pool.size, _pool.processor, _pool.workers = 0, -1, ()
+
+tell_of_its_end(_forget)
 
 
 @cache
