@@ -81,29 +81,34 @@ def test_the_pool_of_a_thread_is_found() -> None:
 
 def test_a_pool_that_has_ended_begins_again_and_is_placed_anew() -> None:
     """Of a thread that waits for another one nothing waits; its threads are there again, and kept apart, with its next call."""
-
-    def waiting() -> int:
-        return len(os.listdir("/proc/self/task"))
+    done: list[int] = []
 
     def call() -> None:
-        alone = waiting()
         (first,) = apart._workers(2)
         apart.keep_apart(2)
-        assert waiting() == alone + 1
-        end_pool()
-        assert waiting() == alone
-        assert apart._pool.size == 0
-        end_pool()
+        assert not gone(first, seconds=0.0)
+        assert end_pool()
+        assert gone(first) and apart._pool.size == 0
+        assert end_pool(), "there is none"
         apart.keep_apart(2)
-        apart._workers(2)
-        assert waiting() == alone + 1 and apart._pool.size == 2
-        done.append(first)
+        (second,) = apart._workers(2)
+        assert apart._pool.size == 2
+        done.append(second)
 
-    done: list[int] = []
     thread = threading.Thread(target=call)
     thread.start()
     thread.join()
     assert done
+
+
+def gone(thread: int, seconds: float = 10.0) -> bool:
+    """The thread of the system's number has ended, or does within so many seconds."""
+    until = time.monotonic() + seconds
+    while os.path.exists(f"/proc/self/task/{thread}"):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")

@@ -74,7 +74,7 @@ def test_a_program_that_the_parent_has_run(program: Executable, x: np.ndarray) -
 def test_a_pool_that_ended_needs_no_other_thread(program: Executable, x: np.ndarray, pool: str) -> None:
     program.run(x)
     assert in_child(lambda: forked.on_live_threads() == (pool == "ended"))
-    assert in_child(lambda: in_child(lambda: forked.on_live_threads()) == (pool == "ended")), "a child of a child, too"
+    assert in_child(lambda: in_child(forked.on_live_threads) == (pool == "ended")), "a child of a child, too"
     assert forked.on_live_threads()
 
 

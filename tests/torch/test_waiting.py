@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import warnings
@@ -22,6 +21,9 @@ from einnet.api.torch.frozen import Frozen  # noqa: E402
 from einnet.api.torch.options import read_options  # noqa: E402
 from einnet.api.torch.waiting import LEAST_S, Allowance, NotReady, Stop, Turn, within  # noqa: E402
 from einnet.errors import ModelError  # noqa: E402
+from einnet.runtime.cpu.affinity import _workers  # noqa: E402
+from einnet.runtime.cpu.threads import find_symbol  # noqa: E402
+from tests.runtime.test_apart import gone  # noqa: E402
 
 
 class Stuck:
@@ -67,22 +69,12 @@ def test_what_is_made_in_time_is_given_and_its_errors_are_raised():
         within(lambda stop: exec("raise error", {"error": ModelError("as it was")}), Turn(now + 1e6))
 
 
+@pytest.mark.skipif(not find_symbol("GOMP_parallel"), reason="no OpenMP pool")
 def test_nothing_waits_beside_what_is_made():
     """The waiting thread's own pool would keep the program's threads from waiting actively while it is timed."""
-    a = torch.randn(400, 400)
-
-    def threads() -> int:
-        return len(os.listdir("/proc/self/task"))
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        a @ a
-        beside = threads()
-        assert within(lambda stop: threads(), Turn(inf)) == beside, "the one that makes it has come, the one that waited is gone"
-        a @ a
-    finally:
-        torch.set_num_threads(before)
+    (worker,) = _workers(2)
+    assert not gone(worker, seconds=0.0)
+    assert within(lambda stop: gone(worker), Turn(inf))
 
 
 def test_who_is_late_is_told_to_stop():
