@@ -145,6 +145,25 @@ def test_attention_lies_in_memory_as_torchs_own(dynamic, compile_kept):
             close(fast(given), attention(given, given, given, is_causal=True))
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x, mask: x + (1.0 - mask)[:, None] * -1e4,
+        lambda x, mask: torch.relu(x) * (3 - mask)[:, None],
+        lambda x, mask: (0.1 - x).sum(1) + (2 - mask.bool().float()),
+        lambda x, mask: torch.where((1 - mask)[:, None] > 0, 2.5 - x, x),
+    ],
+)
+def test_a_mask_is_taken_from_a_number(model, compile_kept, told):
+    """torch's exporter takes no number in a tensor's place, where the tensor beside it is to be of another type."""
+    x, mask = torch.randn(6, 5), torch.tensor([1, 0, 1, 1, 0, 0])
+    with torch.no_grad():
+        found = compile_kept(model)(x, mask)
+    assert found.dtype == model(x, mask).dtype
+    torch.testing.assert_close(found, model(x, mask))
+    assert [t.runs for t in told()] == ["einnet"]
+
+
 def test_several_graphs(compile_kept, told):
     def broken(x: Any) -> Any:
         y = torch.tanh(x @ x)

@@ -93,6 +93,7 @@ def freeze(part: Any, args: Sequence[Any], weights: Sequence[int]) -> Frozen:
             graph.output(torch.fx.map_arg(node.args[0], lambda n: values[n]))
         else:
             values[node] = graph.node_copy(node, lambda n: values[n])
+            numbers_as_tensors(graph, root, held, values[node])
     lines += [f"{n.name} {n.op} {n.target} {n.args} {dict(n.kwargs)}" for n in graph.nodes if n.op != "placeholder"]
     inputs = tuple(args[n].detach() for n in places)
     return Frozen(torch.fx.GraphModule(root, graph), tuple(places), inputs, held, json.dumps(lines))
@@ -104,6 +105,21 @@ def constant(graph: Any, root: Any, held: dict[str, Tensor], value: Tensor) -> A
     held[name] = value
     root.register_buffer(name, value)
     return graph.get_attr(name)
+
+
+def numbers_as_tensors(graph: Any, root: Any, held: dict[str, Tensor], node: Any) -> None:
+    """Numbers in places of tensors are constants of the result's type, as 1 of `1 - x` is in aten.sub.Tensor(1, x).
+
+    torch runs those, and its exporter refuses them where x is of another type than the result.
+    """
+    made, schema = node.meta.get("val"), getattr(node.target, "_schema", None)
+    if schema is None or not isinstance(made, torch.Tensor):
+        return
+    for place, (given, declared) in enumerate(zip(node.args, schema.arguments)):
+        number = isinstance(given, (int, float)) and isinstance(declared.type, torch.TensorType)
+        if number and (made.dtype.is_floating_point or (made.dtype is not torch.bool and isinstance(given, int))):
+            with graph.inserting_before(node):
+                node.update_arg(place, constant(graph, root, held, torch.tensor(given, dtype=made.dtype)))
 
 
 def attribute(module: Any, path: str) -> Tensor:
