@@ -37,6 +37,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "nvmath": ("einnet.runtime.cuda.*",),
     "distributed": ("einnet.compile.workers",),
     "torch": ("einnet.api.torch*", "einnet.graph.onnx.exported"),
+    "onnxscript": ("einnet.graph.onnx.exported",),
     "rich": ("einnet.cli*", "einnet.evidence.pages.*"),
 }
 """Where each library may be imported. Python's own modules and numpy may be imported anywhere; nothing else may."""

@@ -65,7 +65,8 @@ def loads(rows: Sequence[Row]) -> Iterator[str]:
     found = sorted(row["load"] for row in rows if "load" in row)
     if found:
         load = f"load of the machine meanwhile: {found[0]:.1f} to {found[-1]:.1f}, median {found[len(found) // 2]:.1f}"
-        yield f"Median times in turns, one process, the threads of the other engines asleep; of rounds that other programs disturbed the fastest; {load}. Times on a loaded machine are doubtful."
+        told = f"Median times in turns, one process, the threads of the other engines asleep, of disturbed rounds the fastest; {load}."
+        yield f"{told} Times on a loaded machine are doubtful."
         yield ""
 
 
