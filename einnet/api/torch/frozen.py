@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from einnet.errors import ModelError
 from einnet.graph.onnx.exported import apart, exported, exported_to, traced
 from einnet.graph.onnx.mapped import LARGE_FILE
 
@@ -60,10 +59,7 @@ class Frozen:
             return
         with TemporaryDirectory() as folder:
             path = Path(folder) / "part.onnx"
-            try:
-                apart(lambda: exported_to(path, traced(self.module, self.inputs), self.names, names))
-            except OSError as error:
-                raise ModelError(f"{path}: the model cannot be written: {error}") from error
+            apart(lambda: exported_to(path, traced(self.module, self.inputs), self.names, names))
             yield path
 
 

@@ -76,12 +76,18 @@ def exported(program: Any, inputs: Sequence[str] | None = None, outputs: Sequenc
 
 
 def exported_to(path: Path, program: Any, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> None:
-    """Write an exported program as an ONNX model: its weights go to the file from where torch has them. Raises as `exported` does, and OSError."""
+    """Write an exported program as an ONNX model: its weights go to the file from where torch has them.
+
+    Raises as `exported` does, and ModelError where the file cannot be written.
+    """
 
     def write(found: Any) -> None:
         proto, values = parted(found.model)
-        with path.open("wb") as file:
-            file.writelines(serialised_in_pieces(named(proto, dimension_names(program)), values))
+        try:
+            with path.open("wb") as file:
+                file.writelines(serialised_in_pieces(named(proto, dimension_names(program)), values))
+        except OSError as error:
+            raise ModelError(f"{path}: the model cannot be written: {error}") from error
 
     _exported(program, inputs, outputs, write)
 
@@ -99,7 +105,7 @@ def _exported(program: Any, inputs: Sequence[str] | None, outputs: Sequence[str]
             if size >= LIMIT:
                 raise ModelError(f"the weights have {size / 1e9:.3g} GB: more than an ONNX model in memory can have, 2 GB")
             return give(result)
-    except (ModelError, OSError):
+    except ModelError:
         raise
     except ImportError as error:
         raise BackendError(f"torch's ONNX exporter cannot be used ({first_line(error)}): `pip install 'einnet[torch]'`") from error
