@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 
@@ -109,24 +108,3 @@ def gone(thread: int, seconds: float = 10.0) -> bool:
             return False
         time.sleep(0.01)
     return True
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-def test_a_child_does_not_wait_for_its_parents_threads() -> None:
-    """They are gone there: to end them would never end."""
-    apart._workers(2)
-    child = os.fork()
-    if not child:
-        end_pool()
-        os._exit(0)
-    for _ in range(100):
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            break
-        time.sleep(0.1)
-    else:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        pytest.fail("the child waits")
-    assert status == 0

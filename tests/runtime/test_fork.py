@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from einnet.runtime.cpu import dnnl, forked
+from einnet.runtime.cpu.forked import end_pool
 from einnet.runtime.cpu.program import Executable
 from tests.runtime.plans import two_layers, with_opaque_nodes
 
@@ -76,6 +77,12 @@ def test_a_pool_that_ended_needs_no_other_thread(program: Executable, x: np.ndar
     assert in_child(lambda: forked.on_live_threads() == (pool == "ended"))
     assert in_child(lambda: in_child(forked.on_live_threads) == (pool == "ended")), "a child of a child, too"
     assert forked.on_live_threads()
+
+
+def test_a_child_does_not_wait_for_its_parents_threads(program: Executable, x: np.ndarray, pool: str) -> None:
+    """They are gone there: to end them would never end."""
+    program.run(x)
+    assert in_child(lambda: end_pool() == (pool == "ended"))
 
 
 def test_a_program_that_is_made_in_the_child(plan, program: Executable, x: np.ndarray) -> None:

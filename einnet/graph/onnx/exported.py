@@ -99,7 +99,6 @@ def _exported(program: Any, inputs: Sequence[str] | None, outputs: Sequence[str]
     try:
         with torch.no_grad(), quiet():
             result = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False, input_names=inputs, output_names=outputs)
-            assert result is not None
             fold(result.model)
             size = sum(value.const_value.nbytes for value in result.model.graph.initializers.values() if value.const_value is not None)
             if size >= LIMIT:

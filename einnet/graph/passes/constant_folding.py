@@ -71,13 +71,12 @@ def merge_weights(program: Program) -> Program:
     alike: dict[tuple[str, tuple[int, ...], bytes], list[str]] = {}
     for name, value in program.weights.items():
         alike.setdefault((str(value.dtype), value.shape, _some(value)), []).append(name)
-    first: dict[tuple[int, bytes], str] = {}
     exchange: dict[str, Tensor] = {}
     tensors = program.tensors()
-    for n, names in enumerate(names for names in alike.values() if len(names) > 1):
+    for names in (names for names in alike.values() if len(names) > 1):
+        first: dict[bytes, str] = {}
         for name in names:
-            digest = blake2b(np.ascontiguousarray(program.weights[name]).reshape(-1).data, digest_size=16).digest()
-            kept = first.setdefault((n, digest), name)
+            kept = first.setdefault(blake2b(np.ascontiguousarray(program.weights[name]).reshape(-1).data, digest_size=16).digest(), name)
             if kept != name:
                 exchange[name] = tensors[kept]
     return exchange_tensors(program, exchange)

@@ -20,14 +20,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+_SOFT = 1
+"""OpenMP's omp_pause_soft: what is private to threads may go, what is shared stays."""
+
+
 class Locked(Protocol):
     """Something with a lock that a thread of the parent may have held when the child began."""
 
     def unlock(self) -> None: ...
-
-
-SOFT = 1
-"""OpenMP's omp_pause_soft: what is private to threads may go, what is shared stays."""
 
 
 class _State:
@@ -67,7 +67,7 @@ def end_pool() -> bool:
     except (OSError, AttributeError):  # it was not loaded, so that nobody has a pool of its threads; or this system has another loader
         return hasattr(os, "RTLD_NOLOAD")
     try:
-        left = int(library.omp_pause_resource(SOFT, library.omp_get_initial_device()))
+        left = int(library.omp_pause_resource(_SOFT, library.omp_get_initial_device()))
     except AttributeError:  # an OpenMP older than 5.0
         return False
     for function in _told:
