@@ -220,3 +220,11 @@ def test_rounds_wait_for_cores_that_are_near_each_other(monkeypatch: pytest.Monk
     assert cores.near(SimpleNamespace(apart=lambda: next(answers)), 5.0) and len(slept) == 2
     assert not cores.near(SimpleNamespace(apart=lambda: True), 1.0)
     assert clock["now"] == pytest.approx(1.0 + 2 * cores.BETWEEN_S)
+
+
+def test_a_look_at_the_cores_is_tried_until_it_tells() -> None:
+    """A thread that was woken is on the core of the other one for a while, and the probe is 0 until it is moved."""
+    answers = iter([0.0, 0.0, 0.0, 3e-5, 4e-5])
+    assert cores.told(lambda: next(answers)) == 3e-5
+    asked: list[int] = []
+    assert cores.told(lambda: asked.append(1) or 0.0) == 0.0 and len(asked) == cores.TRIES
