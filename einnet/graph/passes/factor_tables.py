@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import prod
+from math import isfinite, prod
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from einnet.expr.values.evaluate import evaluate
 from einnet.graph.passes.matrices_apart import Apart, is_short, matrix_apart, rounded
 from einnet.graph.passes.sums_at_place import apart
 from einnet.graph.passes.table_factors import ROUNDING, Factored, Part, everything, factored, factors, gains
-from einnet.graph.passes.table_samples import fewest_products
+from einnet.graph.passes.table_samples import fewest_products, largest
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import Fresh, prune
 
@@ -156,9 +156,9 @@ class _Finder:
         loops = tuple(Iter(f"i{p}", 0, extent) for p, extent in enumerate(tensor.shape))
         values = self.weights[tensor.name]
         arranged = Arranged(values.transpose(order), tuple(var(loops[p].name) for p in order), split)
-        found = factored(arranged.table())
-        for other in arranged.in_parts():
-            if PARTS_GAIN * fewest_products(other.table()) < (values.size if found is None else found.products):
+        found, top = factored(arranged.table()), largest(values)
+        for other in arranged.in_parts() if isfinite(top) else ():
+            if PARTS_GAIN * fewest_products(other.table(), top) < (values.size if found is None else found.products):
                 better = factored(other.table())
                 found, arranged = (found, arranged) if better is None or (found and better.products >= found.products) else (better, other)
         if found is None or not gains(found, arranged.table()):

@@ -22,6 +22,9 @@ Region = tuple[tuple[Cond, ...], Const, Const]
 """Conditions on the iterators `i0`, `i1`, ... of the dimensions, the value where they hold, and the one where they do not."""
 
 
+SAMPLED = 64
+"""Elements of an array by which most show that they have more than two values."""
+
 LARGE = -1e30
 """What is less is minus infinity before a softmax."""
 
@@ -39,10 +42,12 @@ def infinite_before_softmax(program: Program) -> dict[str, np.ndarray]:
     users, given_out = program.users(), {tensor for _, tensor in program.outputs}
     found: dict[str, np.ndarray] = {}
     for name, value in program.weights.items():
-        if value.dtype != np.float32 or value.ndim < 2 or not (value < LARGE).any() or not (value >= LARGE).any(axis=-1).all():
+        if value.dtype != np.float32 or value.ndim < 2:
             continue
         sums = [n for n in users.get(name, []) if isinstance(n, Node) and _adds(n.scope, name) and n.output.name not in given_out]
-        if len(sums) == len(users.get(name, [])) and all(_is_softmax(n, users.get(n.output.name, [])) for n in sums):
+        if len(sums) < len(users.get(name, [])) or not all(_is_softmax(n, users.get(n.output.name, [])) for n in sums):
+            continue
+        if (value < LARGE).any() and (value >= LARGE).any(axis=-1).all():
             found[name] = np.where(value < LARGE, np.float32(-np.inf), value)
     return found
 
@@ -106,7 +111,9 @@ def whole(r: Read, mask: Tensor, scope: Scope) -> bool:
 
 def region(values: np.ndarray) -> Region | None:
     """The region of a mask of two values, one of them infinite; None for any other array."""
-    if values.size < 2 or np.isfinite(values).all() or np.isnan(values).any():
+    if values.size < 2 or len(np.unique(values.flat[:: max(values.size // SAMPLED, 1)])) > 2:
+        return None
+    if np.isfinite(values).all() or np.isnan(values).any():
         return None
     finite = np.isfinite(values)
     if not finite.any() or np.ptp(values[finite]) or np.unique(values[~finite]).size != 1:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
 
 import numpy as np
 
 from einnet.expr.values.blas import on_one_thread
 from einnet.graph.passes.matrices_apart import LONGEST, NEARLY_HALF
 from einnet.graph.passes.table_digits import Way, arranged, columns_by_digits, digit_extents, product, rows_by_digits, without_noise
-from einnet.graph.passes.table_samples import LEAST_GAIN, MOST_RANK, promising
+from einnet.graph.passes.table_samples import LEAST_GAIN, MOST_RANK, largest, promising
 
 ROUNDING = 4e-7
 """How far an element may be from the sum of products, relative to the largest: that of a few numbers rounded to float32."""
@@ -94,12 +94,15 @@ def factored(table: np.ndarray, columns: np.ndarray | None = None) -> Factored |
 
     `columns` [g,n] tells which are read at all; where they are not, W is 0 and the product may be anything.
     """
-    if table[0].size < LEAST_SIZE or not np.isfinite(table).all() or not table.any():
+    top = largest(table) if table[0].size >= LEAST_SIZE else 0.0
+    if not isfinite(top) or top == 0:
+        return None
+    likely = sorted(promising(table, top), key=lambda pair: price(table.shape, *pair))[:TRIES]
+    if not likely:
         return None
     exact = table.astype(np.float64)
-    likely = sorted(promising(exact), key=lambda pair: price(exact.shape, *pair))[:TRIES]
     found = in_factors(exact, Level(exact, None, columns, columns), likely)
-    if likely and (found is None or found.first.shape[1] > 1):
+    if found is None or found.first.shape[1] > 1:
         level = leveled(exact, columns)
         better = None if level is None else in_factors(exact, level, likely)
         found = better if better is not None and (found is None or better.first.shape[1] == 1) else found

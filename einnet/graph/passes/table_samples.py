@@ -25,14 +25,20 @@ MOST_RANK = 4
 """Terms of a factored table."""
 
 
-def fewest_products(table: np.ndarray) -> float:
+def largest(table: np.ndarray) -> float:
+    """The greatest magnitude; no number where some element is none. No element is copied: tables may be large, and are asked for this first."""
+    return max(float(table.max()), -float(table.min()))
+
+
+def fewest_products(table: np.ndarray, top: float | None = None) -> float:
     """Multiplications that the table takes in factors, as far as samples tell; infinite where it has none."""
-    return min((products for _, (products, _) in promising(table.astype(np.float64))), default=inf)
+    return min((products for _, (products, _) in promising(table, largest(table) if top is None else top)), default=inf)
 
 
-def promising(table: np.ndarray) -> Iterator[tuple[Way, tuple[int, int]]]:
-    """The ways by which samples of a table have a small rank; the multiplications that both sums then take, and the elements of both."""
-    limit = 1e-6 * float(np.abs(table).max())
+def promising(table: np.ndarray, top: float) -> Iterator[tuple[Way, tuple[int, int]]]:
+    """The ways by which samples of a table have a small rank; the multiplications that both sums then take, and the elements of both. `top` is the
+    greatest magnitude of its elements."""
+    limit = 1e-6 * top
     usual = table[min(1, len(table) - 1)]  # waves of the first g are often only signs
     some = paying(*usual.shape)
     for at in small(usual, some, limit):
@@ -92,7 +98,7 @@ def small(table: np.ndarray, some: Paying, limit: float) -> list[int]:
 
 def sampled(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """A matrix of a table's elements for each way: at these rows and columns."""
-    return np.asarray(table[rows[:, 0, :, None], rows[:, 1, :, None], columns[:, 0, None, :], columns[:, 1, None, :]])
+    return np.asarray(table[rows[:, 0, :, None], rows[:, 1, :, None], columns[:, 0, None, :], columns[:, 1, None, :]], np.float64)
 
 
 def full(matrices: np.ndarray, limit: float) -> np.ndarray:
@@ -132,7 +138,7 @@ def sampled_rank(table: np.ndarray, way: Way, most: int, limit: float) -> int | 
         k2, n1 = _spread(rest), _spread(summed)
         rows = k1 + way.rows * k2 if way.low_row else k2 + way.rows * k1
         columns = n1 + way.columns * n2 if way.low_column else n2 + way.columns * n1
-        block = table[np.ix_(rows[rows < k], range(c), columns[columns < n], range(d))]
+        block = table[np.ix_(rows[rows < k], range(c), columns[columns < n], range(d))].astype(np.float64)
         values = np.linalg.svd(block.reshape(-1, block.shape[2] * d), compute_uv=False)
         rank = max(rank, int((values > limit * max(block.shape)).sum()))
         if rank > most:
