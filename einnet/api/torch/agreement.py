@@ -30,13 +30,19 @@ def difference(found: Tensor, wanted: Tensor, size: Tensor | None = None) -> flo
         return float("inf")
     if not wanted.dtype.is_floating_point:
         return 0.0 if torch.equal(found, wanted) else float("inf")
-    finite = torch.isfinite(wanted)
-    if not torch.equal(found[~finite].nan_to_num(0.0), wanted[~finite].nan_to_num(0.0)) or not torch.equal(finite, torch.isfinite(found)):
+    if not same_infinities(found, wanted):
         return float("inf")
+    finite = torch.isfinite(wanted)
     if not bool(finite.any()):
         return 0.0
     scale, error = float((wanted.abs() if size is None else size)[finite].max()), float((found - wanted)[finite].abs().max())
     return error / scale if scale else (0.0 if error == 0 else float("inf"))
+
+
+def same_infinities(found: Tensor, wanted: Tensor) -> bool:
+    """NaN and infinities stand at the same places in both."""
+    finite = torch.isfinite(wanted)
+    return torch.equal(finite, torch.isfinite(found)) and bool(torch.equal(found[~finite].nan_to_num(0.0), wanted[~finite].nan_to_num(0.0)))
 
 
 def differences(module: Any, args: Sequence[Any], found: Sequence[Tensor], wanted: Sequence[Tensor], limit: float) -> float:

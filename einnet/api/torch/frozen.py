@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from einnet.api.torch.halves import halved, widened
+from einnet.api.torch.partition import tensors
 from einnet.graph.onnx.exported import apart, exported, exported_to, traced
 from einnet.graph.onnx.mapped import LARGE_FILE
 
@@ -22,9 +24,10 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class Frozen:
-    """A part with its sizes put in and its weights as constants.
+    """A part with its sizes put in, its weights as constants, and float32 in place of half precision.
 
-    `module` takes the tensors among the arguments that are no weights; these stand at `places`. `text` says what it computes but for its weights.
+    `module` takes the tensors among the arguments that are no weights, these `inputs`; they stand at `places`. `text` says what it computes but for
+    its weights, `halves` that some number was of half precision.
     """
 
     module: Any
@@ -32,6 +35,7 @@ class Frozen:
     inputs: tuple[Tensor, ...]
     weights: Mapping[str, Tensor]
     text: str
+    halves: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -70,6 +74,7 @@ def freeze(part: Any, args: Sequence[Any], weights: Sequence[int]) -> Frozen:
     held: dict[str, Tensor] = {}
     places: list[int] = []
     lines: list[str] = []
+    halves = halved([*args, *tensors(part.graph.nodes)])
     count = 0
     for node in part.graph.nodes:
         if node.op == "placeholder":
@@ -77,22 +82,23 @@ def freeze(part: Any, args: Sequence[Any], weights: Sequence[int]) -> Frozen:
             if not isinstance(given, torch.Tensor):
                 values[node] = given
             elif count in weights:
-                values[node] = constant(graph, root, held, given.detach())
+                values[node] = constant(graph, root, held, widened(given.detach()))
             else:
                 values[node] = graph.placeholder(f"x{len(places)}")
-                lines.append(f"x{len(places)} {given.dtype} {tuple(given.shape)}")
+                lines.append(f"x{len(places)} {widened(given.dtype)} {tuple(given.shape)}")
                 places.append(count)
             count += 1
         elif node.op == "get_attr":
-            values[node] = constant(graph, root, held, attribute(part, node.target))
+            values[node] = constant(graph, root, held, widened(attribute(part, node.target)))
         elif node.op == "output":
             graph.output(torch.fx.map_arg(node.args[0], lambda n: values[n]))
         else:
             values[node] = graph.node_copy(node, lambda n: values[n])
+            values[node].args, values[node].kwargs = torch.fx.node.map_aggregate((values[node].args, values[node].kwargs), widened)
             numbers_as_tensors(graph, root, held, values[node])
     lines += [f"{n.name} {n.op} {n.target} {n.args} {dict(n.kwargs)}" for n in graph.nodes if n.op != "placeholder"]
-    inputs = tuple(args[n].detach() for n in places)
-    return Frozen(torch.fx.GraphModule(root, graph), tuple(places), inputs, held, json.dumps(lines))
+    inputs = tuple(widened(args[n].detach()) for n in places)
+    return Frozen(torch.fx.GraphModule(root, graph), tuple(places), inputs, held, json.dumps(lines), halves)
 
 
 def constant(graph: Any, root: Any, held: dict[str, Tensor], value: Tensor) -> Any:
@@ -115,7 +121,7 @@ def numbers_as_tensors(graph: Any, root: Any, held: dict[str, Tensor], node: Any
         number = isinstance(given, (int, float)) and isinstance(declared.type, torch.TensorType)
         if number and (made.dtype.is_floating_point or (made.dtype is not torch.bool and isinstance(given, int))):
             with graph.inserting_before(node):
-                node.update_arg(place, constant(graph, root, held, torch.tensor(given, dtype=made.dtype)))
+                node.update_arg(place, constant(graph, root, held, widened(torch.tensor(given, dtype=made.dtype))))
 
 
 def attribute(module: Any, path: str) -> Tensor:

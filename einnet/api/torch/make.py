@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from einnet.api.torch import program_cache
 from einnet.api.torch.agreement import differences, tolerance
 from einnet.api.torch.frozen import Frozen
+from einnet.api.torch.halves import budgeted, judged
 from einnet.api.torch.options import Options
 from einnet.api.torch.program import Bound
 from einnet.api.torch.waiting import Stop, Turn, within
@@ -66,11 +67,18 @@ def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, set
     eager_ms = least_ms(lambda: module(*args), options.trivial / 1e3)
     if eager_ms * 1e3 < options.trivial:
         return Making(Eager(f"it takes {eager_ms * 1e3:.3g} us there, in which no program is called"), eager_ms=eager_ms)
+    exact = outputs(frozen.module(*frozen.inputs)) if frozen.halves else None
+    if exact is not None:
+        settings = budgeted(settings, wanted, exact)
     executable, verdict, stored = within(lambda stop: program(frozen, len(wanted), options, settings, turn, stop), turn)
     bound = Bound(executable, frozen.places, wanted)
     found = bound(args)
-    error = differences(module, args, found, wanted, tolerance(settings))
-    if error > tolerance(settings):
+    if exact is None:
+        error = differences(module, args, found, wanted, tolerance(settings))
+        right = error <= tolerance(settings)
+    else:
+        error, right = judged(found, wanted, exact, tolerance(settings))
+    if not right:
         return Making(Eager(f"the program's result is another one: {error:.2g} of max|y|", warn=True), verdict, eager_ms, None, stored, error)
     faster, eager_ms, einnet_ms = in_turns(lambda: module(*args), lambda: bound(args), waits_actively_s(executable))
     if not faster and not options.slower:

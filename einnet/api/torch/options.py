@@ -11,7 +11,10 @@ from einnet.errors import UsageError
 from einnet.search.settings import Arguments, Settings, chosen
 
 WEIGHTS = ("constant", "inputs")
-SEARCH = ("allow", "cpu", "fresh", "max_depth", "memory_limit", "rules", "seed", "strict_nan", "tested", "threads", "time_budget", "workers")
+SEARCH = (
+    "allow", "certified", "cpu", "fresh", "max_depth", "max_error", "memory_limit", "rules", "seed", "strict_nan", "tested", "threads", "time_budget",
+    "workers",
+)  # fmt: skip
 """The arguments of `einnet.optimize` that the backend takes as they are."""
 
 TIME_BUDGET = 30.0

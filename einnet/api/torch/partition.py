@@ -17,15 +17,16 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partit
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
+from einnet.api.torch.halves import HALVES, WIDE
 from einnet.api.torch.simpler import simpler
 
 Node = Any
 GraphModule = Any
 
-COMPUTED = torch.float32
-"""The element type that programs compute with."""
+COMPUTED = (WIDE, *HALVES)
+"""Element types of what programs compute, in float32."""
 
-CARRIED = (torch.float32, torch.int64, torch.int32, torch.bool)
+CARRIED = (*COMPUTED, torch.int64, torch.int32, torch.bool)
 """Element types of tensors that parts read and give."""
 
 
@@ -162,7 +163,7 @@ def tensors(nodes: list[Node]) -> Iterator[Any]:
 def computes(nodes: list[Node]) -> bool:
     """Some node computes with floating-point numbers, and does not only move them: it gives them, or reads them as a comparison does."""
     called = [n for n in nodes if n.op == "call_function" and not moves(n)]
-    return any(t.dtype is COMPUTED for n in called for t in tensors([n, *n.all_input_nodes]))
+    return any(t.dtype in COMPUTED for n in called for t in tensors([n, *n.all_input_nodes]))
 
 
 def moves(node: Node) -> bool:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from einnet.api.torch.halves import HALVES, widened
+
 if TYPE_CHECKING:
     from einnet.runtime.cpu.program import Executable
     from einnet.runtime.whole import Whole
@@ -46,13 +48,16 @@ class Bound:
         if self._into is None:
             found = self.executable(dict(zip(self._names, arrays)))
             return [tensor_of(array, form) for array, form in zip(found.values(), self._gives)]
-        results = [torch.empty_strided(shape, stride, dtype=dtype) for shape, stride, dtype in self._gives]
+        results = [torch.empty_strided(shape, stride, dtype=widened(dtype)) for shape, stride, dtype in self._gives]
         made = self._into(arrays, [t.numpy() for t in results])
-        return results if made is None else [tensor_of(array, form) for array, form in zip(made, self._gives)]
+        if made is not None:
+            return [tensor_of(array, form) for array, form in zip(made, self._gives)]
+        return [torch.empty_strided(*form[:2], dtype=form[2]).copy_(t) if form[2] in HALVES else t for t, form in zip(results, self._gives)]
 
 
 def array_of(tensor: Tensor) -> Array:
-    """The tensor's own memory as an array."""
+    """The tensor's own memory as an array, or a copy in float32 of one of half precision."""
+    tensor = widened(tensor)
     array: Array = tensor.numpy() if not tensor.requires_grad and not tensor.is_neg() else tensor.numpy(force=True)
     return array
 

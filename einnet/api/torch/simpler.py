@@ -7,6 +7,9 @@ from math import prod
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
+
+from einnet.api.torch.halves import HALVES
 
 Tensor = Any
 aten = torch.ops.aten
@@ -19,9 +22,7 @@ def places(dims: Sequence[int] | int | None, rank: int) -> list[int]:
 
 
 def var_mean(x: Tensor, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """sum((x - mean)^2) / max(0, n - correction), and the mean. torch computes shorter numbers with longer ones on the way: they stay as they are."""
-    if x.dtype is not torch.float32:
-        return NotImplemented  # type: ignore[no-any-return]
+    """sum((x - mean)^2) / max(0, n - correction), and the mean."""
     over = places(dim, x.dim())
     mean = aten.mean.dim(x, over, True)
     deviation = x - mean
@@ -32,8 +33,7 @@ def var_mean(x: Tensor, dim: Sequence[int] | None = None, *, correction: float |
 
 def var(x: Tensor, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
     """The variance alone."""
-    found = var_mean(x, dim, correction=correction, keepdim=keepdim)
-    return found if found is NotImplemented else found[0]
+    return var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
 
 
 def squeezed(x: Tensor, dim: Sequence[int]) -> Tensor:
@@ -49,8 +49,6 @@ def pooled(x: Tensor, size: Sequence[int]) -> Tensor:
     The o-th of s windows of n elements is [floor(o n / s), ceil((o + 1) n / s)): all are n / s elements where s divides n. A box of windows has the
     product of their lengths as its number of elements, so that dimensions are averaged one after the other.
     """
-    if x.dtype is not torch.float32:
-        return NotImplemented
     sizes = x.shape[x.dim() - len(size) :]
     if all(n % s == 0 for n, s in zip(sizes, size)):
         window = [n // s for n, s in zip(sizes, size)]
@@ -69,12 +67,23 @@ def averaged(x: Tensor, dim: int, n: int, s: int) -> Tensor:
     return torch.movedim(torch.movedim(x, dim, -1) @ rows.T, -1, dim)
 
 
+def rounded_once(body: Callable[..., Any]) -> Callable[..., Any]:
+    """A body for numbers of float32, which those of half precision are on the way, as torch computes them; other numbers stay as they are."""
+
+    def decomposition(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if x.dtype in HALVES:
+            return tree_map(lambda y: y.to(x.dtype), body(x.float(), *args, **kwargs))
+        return body(x, *args, **kwargs) if x.dtype is torch.float32 else NotImplemented
+
+    return decomposition
+
+
 def simpler() -> Mapping[Any, Callable[..., Any]]:
     """What stands for each operator."""
     return {
-        aten.var.correction: var,
-        aten.var_mean.correction: var_mean,
+        aten.var.correction: rounded_once(var),
+        aten.var_mean.correction: rounded_once(var_mean),
         aten.squeeze.dims: squeezed,
-        aten._adaptive_avg_pool2d.default: pooled,
-        aten._adaptive_avg_pool3d.default: pooled,
+        aten._adaptive_avg_pool2d.default: rounded_once(pooled),
+        aten._adaptive_avg_pool3d.default: rounded_once(pooled),
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import re
 import sys
 import warnings
@@ -174,7 +175,13 @@ def told(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing of what the exporter says beside its result is shown."""
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        yield
+    """Nothing of what the exporter says beside its result is shown, nor what its optimizer logs of constants that it cannot compute."""
+    log = logging.getLogger("onnxscript")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)

@@ -1,0 +1,77 @@
+"""Parts with numbers of half precision (float16, bfloat16): computed in float32, no farther from what they mean than eager mode is.
+
+Eager mode rounds what every operator gives. Without these roundings a part is the same expression over float32, which has all numbers of both types.
+How far they lead eager mode away from it is measured on the call's own inputs, and is what a program may err: products may take their factors in
+half precision as eager mode's do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import floor, inf, log2
+from typing import Any
+
+import torch
+
+from einnet.api.torch.agreement import same_infinities
+from einnet.search.settings import Settings
+
+Tensor = Any
+
+HALVES = (torch.float16, torch.bfloat16)
+WIDE = torch.float32
+
+AS_FAR = 2.0
+"""Times as far as eager mode from the part in float32 that a program's result may be, as with other types."""
+
+NOTHING, MOST = 2.0**-14, 0.25
+"""Errors of eager mode below which a program is one of float32, and beyond which none is worth a search."""
+
+
+def widened(x: Any) -> Any:
+    """Tensors of half precision in float32, and that type's name in place of theirs; anything else as it is."""
+    if isinstance(x, torch.Tensor):
+        return x.float() if x.dtype in HALVES else x
+    return WIDE if x in HALVES else x
+
+
+def halved(values: Sequence[Any]) -> bool:
+    """Some tensor has numbers of half precision."""
+    return any(isinstance(x, torch.Tensor) and x.dtype in HALVES for x in values)
+
+
+def budgeted(settings: Settings, wanted: Sequence[Tensor], exact: Sequence[Tensor]) -> Settings:
+    """The settings of a search for a program that errs no more than eager mode: by a power of two, as another call's inputs may make it a little more
+    or less. An error that the user has named stays."""
+    error = max((apart(w, w, e) for w, e in zip(wanted, exact, strict=True) if w.dtype.is_floating_point), default=0.0)
+    if settings.max_error is not None or not NOTHING <= error < inf:
+        return settings
+    return replace(settings, max_error=min(2.0 ** floor(log2(error)), MOST))
+
+
+def judged(found: Sequence[Tensor], wanted: Sequence[Tensor], exact: Sequence[Tensor], limit: float) -> tuple[float, bool]:
+    """The greatest error relative to max|y| of the part in float32, and whether all results are right: within a limit, or no more than twice as far
+    from it as eager mode, which overflows at the same places. Integers and booleans are eager mode's, or those of the part in float32."""
+    errors, right = [0.0], True
+    for f, w, e in zip(found, wanted, exact, strict=True):
+        if f.shape != w.shape or f.dtype is not w.dtype:
+            return inf, False
+        if not w.dtype.is_floating_point:
+            right &= torch.equal(f, w) or torch.equal(f, e)
+            continue
+        if not same_infinities(f, w):
+            return inf, False
+        errors.append(apart(f, w, e))
+        right &= errors[-1] <= max(limit, AS_FAR * max(apart(w, w, e), float(torch.finfo(w.dtype).eps)))
+    return max(errors), right
+
+
+def apart(found: Tensor, wanted: Tensor, exact: Tensor) -> float:
+    """The greatest difference from the exact result relative to its max|y|, of numbers that are finite in eager mode and in it."""
+    finite = torch.isfinite(exact) & torch.isfinite(wanted)
+    if not bool(finite.any()):
+        return 0.0
+    y, x = exact[finite].double(), found[finite].double()
+    scale, error = float(y.abs().max()), float((x - y).abs().max())
+    return error / scale if scale else (0.0 if error == 0 else inf)
