@@ -100,7 +100,7 @@ class Settling:
     forms: dict[str, Scope] = field(default_factory=dict)
     """Their expressions, but for the names of tensors."""
     moving: set[Signature] = field(default_factory=set)
-    """What depends on inputs: layers that are repeated are looked at once."""
+    """What depends on inputs, or is not known not to: layers that are repeated are looked at once."""
 
     def value_of(self, name: str) -> Scope | None:
         """The expression of the tensor of that name, without inputs; None where it depends on some, or is not known not to."""
@@ -117,6 +117,7 @@ class Settling:
         for expression, value in chain(((e, guess(e)) for e in smaller), [(largest, last)]):
             if value is not None and proven(expression, value):
                 return value if all(map(self.is_number, tensors(expression))) else None
+        self.moving.add(signature)
         return None
 
     def is_number(self, name: str) -> bool:

@@ -90,10 +90,18 @@ def paying(k: int, c: int, n: int, d: int) -> Paying:
 
 def small(table: np.ndarray, some: Paying, limit: float) -> list[int]:
     """Those of the ways by which a few elements, at k1 = 0 and one n2, have a small rank: nearly none for a table that is no product."""
-    hopeful = np.flatnonzero(~full(sampled(table, some.rows[..., : MOST_RANK + 1], some.columns[..., : MOST_RANK + 1]), limit * SAMPLE))
-    blocks = sampled(table, some.rows[hopeful], some.columns[hopeful])
-    ranks = (np.linalg.svd(blocks, compute_uv=False) > limit * SAMPLE).sum(axis=1)
-    return [int(at) for at, rank in zip(hopeful, ranks) if rank <= some.most[at]]
+    left = sorted(at for most in range(1, MOST_RANK + 1) for at in hopeful(table, some, most, limit))
+    if not left:
+        return []
+    ranks = (np.linalg.svd(sampled(table, some.rows[left], some.columns[left]), compute_uv=False) > limit * SAMPLE).sum(axis=1)
+    return [at for at, rank in zip(left, ranks) if rank <= some.most[at]]
+
+
+def hopeful(table: np.ndarray, some: Paying, most: int, limit: float) -> list[int]:
+    """The ways that gain with at most so many terms, but for those of which one more row and column of the few elements surely has a larger rank."""
+    ways = np.flatnonzero(some.most == most)
+    more = full(sampled(table, some.rows[ways, :, : most + 1], some.columns[ways, :, : most + 1]), limit * SAMPLE)
+    return list(map(int, ways[~more]))
 
 
 def sampled(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
