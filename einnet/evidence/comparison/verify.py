@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,6 +85,9 @@ NOISE = 0.01
 
 RUNS = 2
 """From its second run on, ONNX Runtime holds what the first one took and a block that it has planned by it."""
+
+HELD_S = 1.0
+"""Seconds of making a session and running the model once from which on the session is kept for the comparison, where there is room."""
 
 WHOLE = "whole"
 """The name of a program of one kernel, the whole model in ONNX Runtime."""
@@ -213,8 +217,8 @@ class Trial:
     `own` are ONNX Runtime's outputs as its users have them, `expected` those that a program is to give: the same, but for what ONNX Runtime rounds
     by default (`rounding` says how much that is, relative to max|y|; 0 where it does not), or the standard's where those are wrong. `order` is
     the names of its inputs, `peak` the bytes by which the process grew while it made its session and ran once (None where the system does not
-    tell), `seconds` how long that took. The session is gone by then: it and our programs are never in memory together unless there is room for
-    all. `apart` is how far ONNX Runtime is from itself there, where the model rounds. `usual` is how large what the outputs are made of is, where
+    tell), `seconds` how long that took. The session is gone by then, unless that took long and there is room for it twice: it and our programs are
+    never in memory together unless there is room for all. `apart` is how far ONNX Runtime is from itself there, where the model rounds. `usual` is how large what the outputs are made of is, where
     the program leaves out what depends on no input: of that the model has what rounding leaves.
     """
 
@@ -227,11 +231,12 @@ class Trial:
         self.threads = settings.threads
         begin = time.monotonic()
         with growth() as grown:
-            session = Session(self.model, self.threads, rounds=True, title=program.title)
+            session = Session(self.model, self.threads, spin=True, rounds=True, title=program.title)
             self.inputs, self.own = where_defined(session, inputs)
             inputs, exact = self.inputs, self.own
         self.order = [a.name for a in session.inputs]
         self.peak, self.seconds, self.rounding = grown.nbytes, time.monotonic() - begin, 0.0
+        self.session = session if self.seconds >= HELD_S and fits(2 * RUNS * (self.peak or inf)) and not rounds_factors(model) else None
         if rounds_factors(model):
             del session
             give_back()
@@ -240,7 +245,10 @@ class Trial:
             self.rounding = distance(self.own, exact)
         self.usual = made_of(session, inputs, exact) if program.settled else None
         del session
-        give_back()
+        if self.session is None:
+            give_back()
+        else:
+            time.sleep(SETTLE_S)
         self.apart = apart_from_itself(program, model, {"": (inputs, exact)})[""]
         right = evaluator_of_the_standard(model, program)
         self.expected = right[0](inputs) if right else exact
@@ -264,7 +272,10 @@ class Trial:
         """
         together = RUNS * (self.peak or 0) + sum(program.nbytes for program in programs.values())
         resident = fits(together)
-        shared = programs[WHOLE].session if resident and WHOLE in programs else None  # one session: it is one model
+        if self.session is not None and not resident:
+            self.session = None
+            give_back()
+        shared = (programs[WHOLE].session if WHOLE in programs else self.session) if resident else None  # one session: it is one model
         reference = Baseline(self.model, self.inputs, self.threads, frugal=not resident, shared=shared)
         calls = {"onnxruntime": reference, **{name: caller(program, self.inputs) for name, program in programs.items()}}
         rest = {"onnxruntime": reference.rest, **{name: program.rest for name, program in programs.items()}}
