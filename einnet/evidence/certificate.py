@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from einnet.derivation.checker.check import Proof, check
+from einnet.derivation.checker.check import Proof, Untested, check, without_tests
 from einnet.derivation.ranged import RangedFile, ranged
 from einnet.derivation.steps import KINDS, Derivation, Step, worst
 from einnet.errors import CertificateError, ParseError
@@ -64,9 +64,26 @@ class Certificate:
         return {kind: count[kind] for kind in KINDS if count[kind]}
 
 
-@lru_cache(maxsize=1024)
 def proofs(derivation: Derivation) -> tuple[Proof, ...]:
-    """A proof for every step, by the checker. Raises CertificateError at the first step that does not hold."""
+    """A proof for every step, by the checker; where no normal form tells, both sides are compared at points. Raises CertificateError at the first
+    step that does not hold."""
+    found = by_forms(derivation)
+    return tested(derivation) if isinstance(found, Untested) else found
+
+
+@lru_cache(maxsize=1024)
+def by_forms(derivation: Derivation) -> tuple[Proof, ...] | Untested:
+    """A proof for every step by normal forms, or which step is the first that has none. Raises CertificateError at one that does not hold."""
+    try:
+        with without_tests():
+            return tuple(check(derivation))
+    except Untested as error:
+        return Untested(str(error), error.step)  # as it was raised it would keep all that it came through
+
+
+@lru_cache(maxsize=1024)
+def tested(derivation: Derivation) -> tuple[Proof, ...]:
+    """A proof for every step, some of them of values at points."""
     return tuple(check(derivation))
 
 

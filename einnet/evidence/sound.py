@@ -12,10 +12,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from einnet.derivation.checker.check import Proof
+from einnet.derivation.checker.check import Proof, Untested
 from einnet.derivation.steps import KINDS, Derivation, Step, worst
 from einnet.errors import EinNetError
-from einnet.evidence.certificate import proofs, window_derivations
+from einnet.evidence.certificate import by_forms, proofs, window_derivations
 from einnet.evidence.report.schema import Verification
 from einnet.instantiate.build import build
 from einnet.search.choosing.candidate import GAIN, OUT, Candidate, Choice
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 Verify = Callable[[Outcome, "Executable"], Verification]
 """Errors of the program of an outcome against ONNX Runtime, with "passed"."""
+
+UNPROVEN = "no normal form shows that a step is right; --allow tested takes such steps where they are at points"
+"""Of a derivation that is not accepted."""
 
 OWN = "the model's own operators are kept"
 NEXT = "what is next in time and proven is kept"
@@ -118,12 +121,13 @@ def judged(
     """Why a derivation is not accepted, None if it is; and how many steps there are up to the first at fault, all where that is not told."""
     every = len(derivation.steps)
     try:
-        found = known.get(derivation) or proofs(derivation)
+        found = known.get(derivation) or (proofs if settings.tested else by_forms)(derivation)
     except Exception as error:  # whatever the checker fails at, nothing is proven then
         return next(iter(str(error).splitlines()), "") or type(error).__name__, every
+    if isinstance(found, Untested):
+        return UNPROVEN, found.step
     if not settings.tested and any(p.method != "inline" for p in found):
-        count = next(n for n, p in enumerate(found, 1) if p.method != "inline")
-        return "a step is tested only; --allow tested takes such steps", count
+        return UNPROVEN, next(n for n, p in enumerate(found, 1) if p.method != "inline")
     kind = worst(p.kind for p in found)
     count = next((n for n, p in enumerate(found, 1) if p.kind not in kinds), every)
     return (None if kind in kinds else f"a step is of class {kind} as far as the checker can tell"), count

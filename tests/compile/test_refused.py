@@ -253,7 +253,7 @@ def test_what_is_not_proven_runs_as_the_model_has_it(monkeypatch: pytest.MonkeyP
                 raise error
             return ()
 
-        monkeypatch.setattr(sound, "proofs", unproven)
+        monkeypatch.setattr(sound, "by_forms", unproven)
         result = einnet.optimize(NOT_CONSTANT["in groups"], **ARGUMENTS)
         assert not any(r.candidate.form.steps for r in result.outcome.results)
         assert any("not proven" in note for note in result.report["notes"])

@@ -9,11 +9,12 @@ from unittest.mock import Mock
 import pytest
 
 from einnet.compile.ranges.follow import AtSize
-from einnet.derivation.checker.check import Proof
-from einnet.derivation.steps import Derivation, Step
+from einnet.derivation.checker import check as checking
+from einnet.derivation.checker.check import Proof, Untested
+from einnet.derivation.steps import KINDS, Derivation, Step
 from einnet.errors import UsageError
-from einnet.evidence.certificate import Certificate, Entry, everywhere, proofs, proofs_by
-from einnet.evidence.sound import MOST_ASKED, keep_proven, next_proven
+from einnet.evidence.certificate import Certificate, Entry, by_forms, everywhere, proofs, proofs_by
+from einnet.evidence.sound import MOST_ASKED, UNPROVEN, judged, keep_proven, next_proven
 from einnet.expr.notation.text import parse
 from einnet.expr.resize import Resize
 from einnet.search.choosing.candidate import Candidate, Choice
@@ -72,9 +73,9 @@ def test_a_form_that_is_taken_to_another_size_is_not_proven_again():
     at = AtSize({}, Resize(AT, 777), Mock(), 0.0, Mock(), Mock())
     made = resized_form(form, at.resize)
     assert isinstance(made, Form)
-    before = proofs.cache_info().misses
+    before = by_forms.cache_info().misses
     assert at.disproven(made, form) is None
-    assert proofs.cache_info().misses == before
+    assert by_forms.cache_info().misses == before
     assert list(at.proven) == [made.derivation]
     wrong = replace(made, tree=(end := parse("A : f32[777,8]\nL[n<777,c<8] A[n,7-c]")), steps=(replace(made.steps[0], after=end),))
     assert "the two sides differ" in str(at.disproven(wrong, form))
@@ -107,7 +108,7 @@ NOT_TOLD = step("L[n<13,c<8] A[n,c]", "L[n<13,c<8] A[n,c]*exp(0*A[n,c])")
 
 @pytest.mark.parametrize(("steps", "allow", "why"), [
     ([PROVEN], "reassociation", ""), ([PROVEN], "exact", "is of class reassociation as far as the checker can tell"),
-    ([TESTED], "precision", "a step is tested only"), ([TESTED], "precision,tested", ""),
+    ([TESTED], "precision", "no normal form shows that a step is right"), ([TESTED], "precision,tested", ""),
     ([FALSE], "precision,tested", "differ at"), ([MISLABELLED], "precision", "errors are said to grow 1 times"),
     ([NOT_TOLD], "reassociation", "is of class precision as far as the checker can tell"), ([NOT_TOLD], "precision", ""),
 ])  # fmt: skip
@@ -216,3 +217,18 @@ def test_tested_steps_are_asked_for() -> None:
     for wrong in ("guessed", "tested,tested", "exact,precision", ""):
         with pytest.raises(UsageError, match="allow"):
             Settings(allow=wrong)
+
+
+def test_values_are_compared_only_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proof by values takes long for large expressions, and is refused by default. What is known of a derivation is asked once."""
+    asked: list[object] = []
+    real = checking.witness
+    monkeypatch.setattr(checking, "witness", lambda *a: asked.append(a) or real(*a))
+    moved = step("L[n<13,c<8] sin(A[n,c])*sin(A[n,c])", "L[m<13,d<8] sin(A[m,d])*sin(A[m,d])", "exact")
+    of = Derivation(moved.before, (moved, TESTED))
+    found = by_forms(of)
+    assert isinstance(found, Untested) and found.step == 2 and "step 2 (claimed)" in str(found) and not asked
+    assert by_forms(of) is found
+    assert judged(of, Settings(allow="precision"), {}, KINDS) == (UNPROVEN, 2) and not asked
+    assert judged(of, Settings(allow="precision,tested"), {}, KINDS)[0] is None and asked
+    assert [p.method for p in proofs(of)] == ["inline", "random"]

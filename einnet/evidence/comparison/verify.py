@@ -218,8 +218,8 @@ class Trial:
     by default (`rounding` says how much that is, relative to max|y|; 0 where it does not), or the standard's where those are wrong. `order` is
     the names of its inputs, `peak` the bytes by which the process grew while it made its session and ran once (None where the system does not
     tell), `seconds` how long that took. The session is gone by then, unless that took long and there is room for it twice: it and our programs are
-    never in memory together unless there is room for all. `apart` is how far ONNX Runtime is from itself there, where the model rounds. `usual` is how large what the outputs are made of is, where
-    the program leaves out what depends on no input: of that the model has what rounding leaves.
+    never in memory together unless there is room for all. `apart` is how far ONNX Runtime is from itself there, where the model rounds. `usual` is
+    how large what the outputs are made of is, where the program leaves out what depends on no input: of that the model has what rounding leaves.
     """
 
     def __init__(self, model: Any, program: Program, settings: Settings, inputs: Mapping[str, Array]) -> None:
