@@ -165,6 +165,7 @@ def test_what_begins_with_the_step_at_fault_is_not_asked_for_and_few_are() -> No
     choice = Choice(NOT_TOLD.before, [best, *again, *many, right, original], original, best)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("einnet.evidence.sound.proofs", checked)
+        patch.setattr("einnet.evidence.sound.by_forms", checked)
         assert next_proven(choice, (NOT_TOLD,), Settings(allow="precision,tested"), {}, lambda: False) is many[0]
         asked.clear()
         assert next_proven(choice, (NOT_TOLD,), Settings(), {}, lambda: False) is right
