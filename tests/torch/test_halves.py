@@ -126,6 +126,7 @@ def test_the_error_that_is_allowed_is_eager_modes() -> None:
     assert budgeted(Settings(), [exact], [exact]).max_error is None
     assert budgeted(Settings(), [torch.tensor([1, 2])], [torch.tensor([1, 3])]).max_error is None
     assert budgeted(Settings(), [torch.tensor([1.02, float("inf")])], [exact]).max_error == 2.0**-6
+    assert budgeted(Settings(), [exact + 0.02, exact + 0.1, exact], [exact] * 3).max_error == 2.0**-7
     assert budgeted(Settings(max_error=0.1), [exact + 0.02], [exact]).max_error == 0.1
 
 

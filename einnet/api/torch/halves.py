@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from einnet.api.torch.agreement import same_infinities
+from einnet.api.torch.agreement import AS_NEAR, same_infinities
 from einnet.search.settings import Settings
 
 Tensor = Any
@@ -22,18 +22,15 @@ Tensor = Any
 HALVES = (torch.float16, torch.bfloat16)
 WIDE = torch.float32
 
-AS_FAR = 2.0
-"""Times as far as eager mode from the part in float32 that a program's result may be, as with other types."""
-
 NOTHING, MOST = 2.0**-14, 0.25
-"""Errors of eager mode below which a program is one of float32, and beyond which none is worth a search."""
+"""Errors of eager mode below which a result says nothing of what a program may err, and the most that one may."""
 
 
 def widened(x: Any) -> Any:
     """Tensors of half precision in float32, and that type's name in place of theirs; anything else as it is."""
     if isinstance(x, torch.Tensor):
         return x.float() if x.dtype in HALVES else x
-    return WIDE if x in HALVES else x
+    return WIDE if isinstance(x, torch.dtype) and x in HALVES else x
 
 
 def halved(values: Sequence[Any]) -> bool:
@@ -42,10 +39,11 @@ def halved(values: Sequence[Any]) -> bool:
 
 
 def budgeted(settings: Settings, wanted: Sequence[Tensor], exact: Sequence[Tensor]) -> Settings:
-    """The settings of a search for a program that errs no more than eager mode: by a power of two, as another call's inputs may make it a little more
-    or less. An error that the user has named stays."""
-    error = max((apart(w, w, e) for w, e in zip(wanted, exact, strict=True) if w.dtype.is_floating_point), default=0.0)
-    if settings.max_error is not None or not NOTHING <= error < inf:
+    """The settings of a search for a program that errs no more than eager mode in any result: by a power of two, as another call's inputs may make it
+    a little more or less. An error that the user has named stays."""
+    errors = [apart(w, w, e) for w, e in zip(wanted, exact, strict=True) if w.dtype.is_floating_point]
+    error = min((e for e in errors if e >= NOTHING), default=inf)
+    if settings.max_error is not None or error == inf:
         return settings
     return replace(settings, max_error=min(2.0 ** floor(log2(error)), MOST))
 
@@ -63,7 +61,7 @@ def judged(found: Sequence[Tensor], wanted: Sequence[Tensor], exact: Sequence[Te
         if not same_infinities(f, w):
             return inf, False
         errors.append(apart(f, w, e))
-        right &= errors[-1] <= max(limit, AS_FAR * max(apart(w, w, e), float(torch.finfo(w.dtype).eps)))
+        right &= errors[-1] <= max(limit, AS_NEAR * max(apart(w, w, e), float(torch.finfo(w.dtype).eps)))
     return max(errors), right
 
 
