@@ -130,6 +130,26 @@ def test_the_error_that_is_allowed_is_eager_modes() -> None:
     assert budgeted(Settings(max_error=0.1), [exact + 0.02], [exact]).max_error == 0.1
 
 
+def test_a_search_is_told_what_eager_mode_errs(compile_kept, monkeypatch) -> None:
+    """And a part in float32 is not."""
+    from einnet.api.torch import make
+    from einnet.errors import EinNetError
+
+    asked: list[Any] = []
+
+    def program(frozen: Any, count: int, options: Any, settings: Any, *more: Any) -> Any:
+        asked.append(settings.max_error)
+        raise EinNetError("none is made")
+
+    monkeypatch.setattr(make, "program", program)
+    model, x = nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 8)).eval(), torch.randn(4, 32)
+    for kind in (torch.float32, torch.bfloat16, torch.float16):
+        torch._dynamo.reset()
+        with torch.no_grad(), pytest.warns(RuntimeWarning, match="none is made"):
+            compile_kept(model.to(kind))(x.to(kind))
+    assert asked[0] is None and 2.0**-10 <= asked[1] <= 2.0**-5 and 2.0**-14 <= asked[2] < asked[1]
+
+
 JUDGED = [
     ([1.0, 2.0], [1.0, 2.0], True),
     ([1.0, 2.03125], [1.0, 2.015625], True),  # twice as far
