@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from einnet.compile.turns import beginning
 from einnet.derivation.steps import KINDS, kinds_of
 from einnet.errors import CertificateError
-from einnet.evidence.certificate import proofs
+from einnet.evidence.certificate import by_forms
 from einnet.evidence.report.assemble import reported
 from einnet.expr.nodes import Scope
 from einnet.instantiate.kernels import Kernel
@@ -109,7 +109,7 @@ class Memory:
             if not isinstance(found_in, (int, float)) or found_in < asked.budget:
                 continue
             choice = self._holding(choice_from(told, expression, estimate), asked)
-            if choice is not None and proven(choice):
+            if choice is not None and not_refuted(choice):
                 found[key] = choice
         return found
 
@@ -140,11 +140,11 @@ class Memory:
         return {"place": asked.place, **self._deciding, "allow": asked.allow, "expression": self._told[expression]}
 
 
-def proven(choice: Choice) -> bool:
-    """The derivations of what would run, and of the original, hold."""
+def not_refuted(choice: Choice) -> bool:
+    """The derivations of what would run, and of the original, are not known not to hold: whether all of it is proven is asked before it runs."""
     try:
         for c in (choice.best, choice.original):
-            proofs(c.form.derivation)
+            by_forms(c.form.derivation)
     except CertificateError:
         return False
     return True

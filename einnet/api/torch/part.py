@@ -35,7 +35,7 @@ class Told:
     einnet_ms: float | None = None
     stored: bool = False
     error: float | None = None
-    """Greatest difference from eager mode, relative to max|y|."""
+    """Greatest difference from eager mode, or from the part in float32 where its numbers are of half precision, relative to max|y|."""
 
     def __str__(self) -> str:
         times = f" ({self.eager_ms:.3g} ms in eager mode, {self.einnet_ms:.3g} ms here)" if self.eager_ms and self.einnet_ms else ""
