@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.torch.test_backend import MODELS, QUICK
+
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install -e '.[torch]')")
 pytest.importorskip("onnxscript", reason="onnxscript is not installed (pip install -e '.[torch]')")
-
-from tests.torch.test_backend import MODELS, QUICK  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 HALVES = [torch.float16, torch.bfloat16]

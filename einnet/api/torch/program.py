@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from einnet.api.torch.halves import HALVES, widened
+from einnet.api.torch.halves import widened
 
 if TYPE_CHECKING:
     from einnet.runtime.cpu.program import Executable
@@ -36,6 +36,8 @@ class Bound:
         at = {f"x{n}": place for n, place in enumerate(self.places)}
         self._reads = [at[name] for name in self._names]
         self._gives = [(self.forms[int(name[1:])]) for name in executable.output_names]
+        self._writes = [(shape, stride, widened(dtype)) for shape, stride, dtype in self._gives]
+        self._narrows = self._writes != self._gives
 
     def __call__(self, args: Sequence[Any]) -> tuple[Tensor, ...]:
         """The part's outputs. Raises EinNetError for arguments of another shape or type."""
@@ -48,11 +50,11 @@ class Bound:
         if self._into is None:
             found = self.executable(dict(zip(self._names, arrays)))
             return [tensor_of(array, form) for array, form in zip(found.values(), self._gives)]
-        results = [torch.empty_strided(shape, stride, dtype=widened(dtype)) for shape, stride, dtype in self._gives]
+        results = [torch.empty_strided(shape, stride, dtype=dtype) for shape, stride, dtype in self._writes]
         made = self._into(arrays, [t.numpy() for t in results])
         if made is not None:
             return [tensor_of(array, form) for array, form in zip(made, self._gives)]
-        return [torch.empty_strided(*form[:2], dtype=form[2]).copy_(t) if form[2] in HALVES else t for t, form in zip(results, self._gives)]
+        return [narrowed(t, form) for t, form in zip(results, self._gives)] if self._narrows else results
 
 
 def array_of(tensor: Tensor) -> Array:
@@ -60,6 +62,12 @@ def array_of(tensor: Tensor) -> Array:
     tensor = widened(tensor)
     array: Array = tensor.numpy() if not tensor.requires_grad and not tensor.is_neg() else tensor.numpy(force=True)
     return array
+
+
+def narrowed(tensor: Tensor, form: tuple[tuple[int, ...], tuple[int, ...], Any]) -> Tensor:
+    """The tensor in an element type; itself where it has that."""
+    shape, stride, dtype = form
+    return tensor if tensor.dtype is dtype else torch.empty_strided(shape, stride, dtype=dtype).copy_(tensor)
 
 
 def tensor_of(array: Array, form: tuple[tuple[int, ...], tuple[int, ...], Any]) -> Tensor:

@@ -236,8 +236,10 @@ class Trial:
             inputs, exact = self.inputs, self.own
         self.order = [a.name for a in session.inputs]
         self.peak, self.seconds, self.rounding = grown.nbytes, time.monotonic() - begin, 0.0
-        self.session = session if self.seconds >= HELD_S and fits(2 * RUNS * (self.peak or inf)) and not rounds_factors(model) else None
-        if rounds_factors(model):
+        rounds = rounds_factors(model)
+        held = not rounds and self.seconds >= HELD_S and fits(2 * RUNS * (self.peak or inf))
+        self.session = session if held else None
+        if rounds:
             del session
             give_back()
             session = Session(self.model, self.threads, title=program.title)
@@ -245,10 +247,10 @@ class Trial:
             self.rounding = distance(self.own, exact)
         self.usual = made_of(session, inputs, exact) if program.settled else None
         del session
-        if self.session is None:
-            give_back()
+        if held:
+            time.sleep(SETTLE_S)  # its threads wait actively for so long, in the way of the kernels that are timed next
         else:
-            time.sleep(SETTLE_S)
+            give_back()
         self.apart = apart_from_itself(program, model, {"": (inputs, exact)})[""]
         right = evaluator_of_the_standard(model, program)
         self.expected = right[0](inputs) if right else exact

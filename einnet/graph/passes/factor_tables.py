@@ -111,6 +111,17 @@ class Arranged:
                 yield Arranged(values if turns else values.swapaxes(place, place + 1), places, self.split + (place < self.split))
 
 
+def in_fewest(arranged: Arranged, top: float) -> tuple[Factored | None, Arranged]:
+    """The factors of a weight, if it has any, and how its dimensions stand for them: as they are, or one of them in parts where that takes fewer
+    products. `top` is the greatest magnitude of its elements."""
+    found = factored(arranged.table())
+    for other in arranged.in_parts() if isfinite(top) else ():
+        if PARTS_GAIN * fewest_products(other.table(), top) < (arranged.values.size if found is None else found.products):
+            better = factored(other.table())
+            found, arranged = (found, arranged) if better is None or (found and better.products >= found.products) else (better, other)
+    return found, arranged
+
+
 class _Finder:
     """What is known of each weight by its roles, and the tables that are needed to say it."""
 
@@ -155,15 +166,11 @@ class _Finder:
         """The weight as a sum of products; its dimensions in `order` are k and its parts, and from `split` on n and its parts."""
         loops = tuple(Iter(f"i{p}", 0, extent) for p, extent in enumerate(tensor.shape))
         values = self.weights[tensor.name]
-        arranged = Arranged(values.transpose(order), tuple(var(loops[p].name) for p in order), split)
-        found, top = factored(arranged.table()), largest(values)
-        for other in arranged.in_parts() if isfinite(top) else ():
-            if PARTS_GAIN * fewest_products(other.table(), top) < (values.size if found is None else found.products):
-                better = factored(other.table())
-                found, arranged = (found, arranged) if better is None or (found and better.products >= found.products) else (better, other)
+        top = largest(values)
+        found, arranged = in_fewest(Arranged(values.transpose(order), tuple(var(loops[p].name) for p in order), split), top)
         if found is None or not gains(found, arranged.table()):
             return None
-        limit = ROUNDING * float(np.abs(values).max())
+        limit = ROUNDING * top
         for nested, by_matrix in ((True, True), (True, False), (False, False)):  # errors add up from stage to stage
             saying = _Saying(self, nested, by_matrix)
             body, sums = saying.body(found, everything(arranged.table()), arranged.index(), tensor.name, {i.name: i.range for i in loops})

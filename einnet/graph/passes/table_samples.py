@@ -30,9 +30,9 @@ def largest(table: np.ndarray) -> float:
     return max(float(table.max()), -float(table.min()))
 
 
-def fewest_products(table: np.ndarray, top: float | None = None) -> float:
-    """Multiplications that the table takes in factors, as far as samples tell; infinite where it has none."""
-    return min((products for _, (products, _) in promising(table, largest(table) if top is None else top)), default=inf)
+def fewest_products(table: np.ndarray, top: float) -> float:
+    """Multiplications that the table takes in factors, as far as samples tell; infinite where it has none. `top` is its greatest magnitude."""
+    return min((products for _, (products, _) in promising(table, top)), default=inf)
 
 
 def promising(table: np.ndarray, top: float) -> Iterator[tuple[Way, tuple[int, int]]]:

@@ -97,7 +97,9 @@ class _Finder:
         numbers, counts = np.unique(sample, return_counts=True)
         usual = numbers[counts.argmax()]
         summed = tuple(n for n, walk in enumerate(walks) if walk != "loop")
-        if usual == 0 or not summed or len(numbers) == len(sample) > 1 or ((values != usual).mean(axis=summed) > MOST_FULL).any():
+        if usual == 0 or not summed or len(numbers) == len(sample) > 2:  # of three numbers none is a good part
+            return None
+        if ((values != usual).mean(axis=summed) > MOST_FULL).any():
             return None
         rest = values.astype(np.float64) - float(usual)
         conds, inside, _ = region_of(rest, loops)
