@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from google.protobuf.message import EncodeError
+from onnxruntime import InferenceSession
 
 import einnet
 from einnet.errors import ModelError
@@ -20,7 +21,7 @@ from einnet.graph.in_file import ModelFile, file_memory, let_go, memory_of, mode
 from einnet.graph.onnx import mapped as module
 from einnet.graph.onnx.digest import digest
 from einnet.graph.onnx.importer import load
-from einnet.graph.onnx.mapped import InFile, mapped, parted, serialised_in_pieces, tensor
+from einnet.graph.onnx.mapped import InFile, beside, mapped, parted, serialised_in_pieces, tensor, write
 from einnet.graph.onnx.read import bytes_of, kept, read
 
 
@@ -92,10 +93,88 @@ def test_what_is_no_large_model_is_read_as_a_whole(path: Path, monkeypatch: pyte
         assert name == "none.onnx" or mapped(path.parent / name) is None
     with pytest.raises(ModelError, match="not an ONNX file"):
         read(path.parent / "cut.onnx")
-    onnx.save(model(), path.parent / "apart.onnx", save_as_external_data=True, location="weights", size_threshold=0)
-    assert mapped(path.parent / "apart.onnx") is None and digest(path.parent / "apart.onnx") == digest(path)
+    assert mapped(stored_apart(path.parent)) is None and digest(path.parent / "apart.onnx") == digest(path)
     monkeypatch.setattr(module, "LARGE_FILE", len(data) + 1)
     assert mapped(path) is None
+
+
+def stored_apart(folder: Path) -> Path:
+    """The model in a file whose weights are in another one."""
+    onnx.save(model(), folder / "apart.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    return folder / "apart.onnx"
+
+
+def test_weights_in_another_file_stay_there(tmp_path: Path) -> None:
+    path = stored_apart(tmp_path)
+    constants = read(path).graph.initializers
+    assert {name for name, value in constants.items() if isinstance(value.const_value, InFile)} == {"w", "small", "h", "i", "empty"}
+    one, other = load(path), load(model())
+    assert (one.nodes, one.outputs) == (other.nodes, other.outputs)
+    for name, value in other.weights.items():
+        np.testing.assert_array_equal(one.weights[name], value)
+    held = [memory for value in one.weights.values() if (memory := file_memory(value)) is not None]
+    assert held and {memory.path.name for memory in held} == {"weights"}
+    with (tmp_path / "weights").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(ModelError, match="weights has changed since"):
+        still_there(one.weights.values())
+
+
+def told(proto: onnx.ModelProto, **changes: str) -> onnx.ModelProto:
+    """The model, of whose first weight something else is said."""
+    for entry in proto.graph.initializer[0].external_data:
+        entry.value = changes.get(entry.key, entry.value)
+    return proto
+
+
+@pytest.mark.parametrize(
+    "changes", [{"location": "none"}, {"location": "../weights"}, {"location": "link"}, {"location": "void"}, {"offset": "999999999"}]
+)
+def test_what_cannot_be_found_in_another_file_is_told(changes: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    path = stored_apart(tmp_path / "in")
+    (tmp_path / "weights").write_bytes((tmp_path / "in" / "weights").read_bytes())
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "weights")
+    (tmp_path / "in" / "void").touch()
+    proto = told(onnx.load(path, load_external_data=False), **changes)
+    path.write_bytes(proto.SerializeToString())
+    assert "w" not in dict(beside(proto, path.parent)) and "w" not in dict(beside(told(proto, location="weights", length="4"), path.parent))
+    with pytest.raises(ModelError, match=r"apart\.onnx"):
+        load(path)
+
+
+def test_a_weight_of_no_type_is_told(tmp_path: Path) -> None:
+    path = stored_apart(tmp_path)
+    proto = onnx.load(path, load_external_data=False)
+    proto.graph.initializer[0].data_type = 99
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match="not a valid ONNX model"):
+        load(path)
+
+
+def test_the_digest_of_weights_in_other_files_is_that_of_the_model_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, whole = stored_apart(tmp_path), digest(model())
+    assert digest(path) == whole
+    monkeypatch.setattr("einnet.graph.onnx.digest.LARGEST", model().ByteSize() - 1)
+    assert digest(path) == whole and digest(model()) is None
+
+
+@pytest.mark.parametrize("largest", [1 << 31, 1 << 17])
+def test_a_model_is_written_into_one_file_or_two(largest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST", largest)
+    proto, values = parted(ir.from_proto(model()))
+    write(proto, values, tmp_path / "m.onnx")
+    assert (tmp_path / "m.onnx.data").exists() is (model().ByteSize() >= largest)
+    found, given = onnx.load(tmp_path / "m.onnx"), {"x": np.ones((4, 128), np.float32), "k": np.array([3])}
+    wanted, had = (InferenceSession(m) for m in (model().SerializeToString(), str(tmp_path / "m.onnx")))
+    for one, other in zip(had.run(None, given), wanted.run(None, given), strict=True):
+        np.testing.assert_array_equal(one, other)
+    in_bytes = model()
+    in_bytes.graph.initializer[-1].CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(in_bytes.graph.initializer[-1]), "listed"))
+    assert digest(found) == digest(in_bytes) == digest(tmp_path / "m.onnx")
+    weights = onnx.load(tmp_path / "m.onnx", load_external_data=False).graph.initializer
+    places = [int(e.value) for w in weights for e in w.external_data if e.key == "offset"]
+    assert len(places) == (4 if model().ByteSize() >= largest else 0) and not any(place % 4096 for place in places)
 
 
 def test_a_model_in_memory_is_written_from_where_its_weights_are() -> None:

@@ -17,7 +17,7 @@ from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
-from einnet.graph.passes.constant_folding import merge_weights
+from einnet.graph.passes.constant_folding import evaluate_weights, merge_weights
 from einnet.graph.passes.masks import chosen, region
 from einnet.graph.passes.simplify import simplify
 from einnet.graph.passes.storage_order import channels_last, permute
@@ -44,6 +44,24 @@ def same(a: Program, b: Program, inputs: dict[str, np.ndarray], tolerance: float
 
 def texts(program: Program) -> list[str]:
     return [n.scope.text() for n in program.expression_nodes()]
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["v[j,i]", "v[i,j]*w[j]", "v[i,j]+w[j]", "v[i,j]/w[j]", "1/10*v[i,j]", "v[i,j]/2", "v[i,j]*w[j]+w[j]", "v[i,j]*w[j]*w[i]", "v[i,j]+w[j]+w[i]"],
+)
+def test_weights_are_computed_as_in_float64_and_rounded_once(body: str) -> None:
+    """Of any numbers of float32: large ones, tiny ones that are not normal, and of either sign."""
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, 1 << 32, 201 * 200, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    drawn = np.where(np.isfinite(drawn), drawn, np.float32(1.5)) * np.where(np.arange(drawn.size) % 2, 1, np.float32(1e-20))
+    held = {"v": drawn[:40000].reshape(200, 200).astype(np.float32), "w": drawn[40000:].astype(np.float32)}
+    scope = parse(f"v : weight f32[200,200]\nw : weight f32[200]\nL[i<200,j<200] {body}")
+    program = Program((), (Node(Tensor("y", (200, 200)), scope, "y"),), (("y", "y"),), held)
+    found = evaluate_weights(program).weights["y"]
+    with np.errstate(over="ignore"):
+        wanted = evaluate(scope, held, "float64").astype(np.float32)
+    assert found.dtype == np.float32 and found.tobytes() == wanted.tobytes()
 
 
 def valid(program: Program) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import einnet
+from einnet.errors import ModelError
 
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install -e '.[torch]')")
 pytest.importorskip("onnxscript", reason="onnxscript is not installed (pip install -e '.[torch]')")
@@ -200,12 +201,28 @@ def test_a_program_is_written_from_where_its_weights_are(tmp_path: Path) -> None
 
     program = torch.export.export(Tied().eval(), (torch.randn(3, 160),))
     exported_to(tmp_path / "tied.onnx", program, ["a"], ["b"])
-    assert digest(tmp_path / "tied.onnx") == digest(exported(program, ["a"], ["b"]))
+    assert digest(tmp_path / "tied.onnx") == digest(exported(program, ["a"], ["b"])) and not (tmp_path / "tied.onnx.data").exists()
 
 
-def test_a_large_part_is_a_file_while_it_is_looked_at(compile_kept, told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_more_than_a_protobuf_can_be_is_written_into_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from einnet.graph.onnx.digest import digest
+    from einnet.graph.onnx.exported import exported, exported_to
+
+    program = torch.export.export(Tied().eval(), (torch.randn(3, 160),))
+    whole = digest(exported(program, ["a"], ["b"]))
+    for module in ("mapped", "exported"):
+        monkeypatch.setattr(f"einnet.graph.onnx.{module}.LARGEST", 1 << 16)
+    exported_to(tmp_path / "tied.onnx", program, ["a"], ["b"])
+    assert digest(tmp_path / "tied.onnx") == whole and (tmp_path / "tied.onnx").stat().st_size < 1 << 16
+    with pytest.raises(ModelError, match=r"more than an ONNX model in memory can have, 2 GB; one that torch\.onnx"):
+        exported(program)
+
+
+@pytest.mark.parametrize("largest", [1 << 31, 1 << 10])
+def test_a_large_part_is_a_file_while_it_is_looked_at(compile_kept, told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
     """Its program holds what it needs: another call and another process's load do without the file."""
     monkeypatch.setattr("einnet.api.torch.frozen.LARGE_FILE", 1)
+    monkeypatch.setattr("einnet.graph.onnx.mapped.LARGEST", largest)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "files"))
     monkeypatch.setenv("EINNET_CACHE", str(tmp_path / "cache"))
     (tmp_path / "files").mkdir()
@@ -217,7 +234,7 @@ def test_a_large_part_is_a_file_while_it_is_looked_at(compile_kept, told, tmp_pa
             for _ in range(2):
                 torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
         assert told()[-1].runs == "einnet" and told()[-1].stored is stored
-        assert not list((tmp_path / "files").glob("*/part.onnx"))
+        assert not list((tmp_path / "files").glob("*/part.onnx*"))
 
 
 def test_a_large_part_that_cannot_be_written_stays_in_eager_mode(compile_kept, told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +243,7 @@ def test_a_large_part_that_cannot_be_written_stays_in_eager_mode(compile_kept, t
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("einnet.api.torch.frozen.LARGE_FILE", 1)
-    monkeypatch.setattr("einnet.graph.onnx.exported.serialised_in_pieces", full)
+    monkeypatch.setattr("einnet.graph.onnx.mapped.serialised_in_pieces", full)
     model, x = Tied().eval(), torch.randn(3, 160)
     with torch.no_grad(), pytest.warns(RuntimeWarning, match="No space left"):
         torch.testing.assert_close(compile_kept(model, store=False)(x), model(x))

@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from einnet.graph.onnx.read import LARGEST, Source, bytes_of, in_memory
+from einnet.graph.onnx.mapped import LARGEST
+from einnet.graph.onnx.read import Source, bytes_of, in_memory
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -6,17 +6,17 @@ import hashlib
 
 import onnx
 
-from einnet.graph.onnx.mapped import serialised_in_pieces
-from einnet.graph.onnx.read import LARGEST, Source, bytes_of, in_pieces
+from einnet.graph.onnx.mapped import LARGEST, serialised_in_pieces
+from einnet.graph.onnx.read import Source, bytes_of, in_pieces
 
 
 def digest(model: Source) -> str | None:
     """32 hex digits of what a model computes: its nodes, weights, inputs, outputs, functions and opsets, not its notes.
 
-    None for a model of more than 2 GB.
+    None for a model in memory of more than 2 GB, and for one that has so much beside its graph's large weights.
     """
     proto, values = in_pieces(model)
-    if bytes_of(proto) + sum(map(len, values.values())) >= LARGEST:
+    if bytes_of(proto) >= LARGEST:
         return None
     if proto is model:  # the caller's own, which stays as it is
         proto = onnx.ModelProto()

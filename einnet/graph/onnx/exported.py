@@ -17,13 +17,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from einnet.errors import BackendError, ModelError, UsageError
-from einnet.graph.onnx.mapped import parted, serialised_in_pieces
+from einnet.graph.onnx.mapped import LARGEST, parted, write
 from einnet.graph.onnx.read import first_line
 
 T = TypeVar("T")
-
-LIMIT = 1 << 31
-"""Bytes that a protobuf cannot have."""
 
 
 def is_torch(model: Any) -> bool:
@@ -73,24 +70,32 @@ def exported(program: Any, inputs: Sequence[str] | None = None, outputs: Sequenc
 
     Raises BackendError where a package is missing, ModelError where torch's exporter has no ONNX for it.
     """
-    return _exported(program, inputs, outputs, lambda model: named(model.model_proto, dimension_names(program)))
+
+    def give(found: Any) -> Any:
+        size = sum(value.const_value.nbytes for value in found.model.graph.initializers.values() if value.const_value is not None)
+        if size >= LARGEST:
+            limit = "more than an ONNX model in memory can have, 2 GB; one that torch.onnx.export wrote to a file is taken"
+            raise ModelError(f"the weights have {size / 1e9:.3g} GB: {limit}")
+        return named(found.model_proto, dimension_names(program))
+
+    return _exported(program, inputs, outputs, give)
 
 
 def exported_to(path: Path, program: Any, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> None:
-    """Write an exported program as an ONNX model: its weights go to the file from where torch has them.
+    """Write an exported program as an ONNX model: its weights go to the file from where torch has them, or into `PATH.data` beside it where they are
+    more than one file can hold.
 
     Raises as `exported` does, and ModelError where the file cannot be written.
     """
 
-    def write(found: Any) -> None:
+    def give(found: Any) -> None:
         proto, values = parted(found.model)
         try:
-            with path.open("wb") as file:
-                file.writelines(serialised_in_pieces(named(proto, dimension_names(program)), values))
+            write(named(proto, dimension_names(program)), values, path)
         except OSError as error:
             raise ModelError(f"{path}: the model cannot be written: {error}") from error
 
-    _exported(program, inputs, outputs, write)
+    _exported(program, inputs, outputs, give)
 
 
 def _exported(program: Any, inputs: Sequence[str] | None, outputs: Sequence[str] | None, give: Callable[[Any], T]) -> T:
@@ -101,9 +106,6 @@ def _exported(program: Any, inputs: Sequence[str] | None, outputs: Sequence[str]
         with torch.no_grad(), quiet():
             result = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False, input_names=inputs, output_names=outputs)
             fold(result.model)
-            size = sum(value.const_value.nbytes for value in result.model.graph.initializers.values() if value.const_value is not None)
-            if size >= LIMIT:
-                raise ModelError(f"the weights have {size / 1e9:.3g} GB: more than an ONNX model in memory can have, 2 GB")
             return give(result)
     except ModelError:
         raise

@@ -1,7 +1,8 @@
-"""Models without the weights: what is large of these stays in the file, or where else it is, and is read there where it is needed."""
+"""Models without the weights: what is large of these stays in the file, beside it, or where else it is, and is read there where it is needed."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
@@ -17,6 +18,12 @@ from einnet.graph.in_file import let_go, memory_of
 LARGE_FILE, LARGE_WEIGHT = 1 << 24, 1 << 16
 """Bytes of a model's file from which on its weights stay there, and of a weight."""
 
+LARGEST = 1 << 31
+"""Bytes that a serialised protobuf has less than."""
+
+PAGE = 4096
+"""Bytes at whose multiples the weights of a file of their own begin, so that it can be mapped into memory (the ONNX standard, ExternalData.md)."""
+
 GRAPH, WEIGHTS, VALUES = (
     onnx.ModelProto.GRAPH_FIELD_NUMBER,
     onnx.GraphProto.INITIALIZER_FIELD_NUMBER,
@@ -31,15 +38,19 @@ FIXED = {1: 8, 5: 4}
 """Bytes of a field that a head of another kind leads."""
 
 
+_TYPES = frozenset(ir.DataType) - {ir.DataType.UNDEFINED}
+
+
 class Mapped(NamedTuple):
-    """A model without the values of some weights, and these by name, which lie in its file or elsewhere in memory."""
+    """A model without the values of some weights, and these by name, which lie in its file, in others, or elsewhere in memory."""
 
     proto: onnx.ModelProto
     values: Mapping[str, memoryview]
 
 
 def mapped(path: Path) -> Mapped | None:
-    """The model of a file; None for a small one, for one of another format, and for what is no model, which others tell more of. Raises OSError."""
+    """The model of a file without its large weights; None for a small one, for one of another format, and for what is no model, which others tell
+    more of. Raises OSError."""
     if path.suffix != ".onnx" or path.stat().st_size < LARGE_FILE:
         return None
     data, values = memoryview(memory_of(path)), dict[str, memoryview]()
@@ -48,6 +59,45 @@ def mapped(path: Path) -> Mapped | None:
     except Exception:  # what is no model fails in many ways
         return None
     return Mapped(proto, values) if values else None
+
+
+def beside(proto: onnx.ModelProto, folder: Path) -> Iterator[tuple[str, memoryview]]:
+    """The names and values of weights that lie in other files of a folder or of one within it, as the model says.
+
+    What it says of a file that is not there, that is too short or that is elsewhere is left to others, which tell more of it.
+    """
+    files = dict[str, memoryview | None]()
+    for weight in proto.graph.initializer:
+        if not (is_beside(weight) and weight.name and weight.data_type in _TYPES):
+            continue
+        told, dtype = {entry.key: entry.value for entry in weight.external_data}, _dtype(weight)
+        place = told.get("location", "")
+        if place not in files:
+            files[place] = _inside(folder, place)
+        data, size = files[place], prod(weight.dims) * dtype.itemsize
+        begin, length = _bytes_told(told, "offset", 0), _bytes_told(told, "length", size)
+        if data is not None and length == size and 0 <= begin <= len(data) - size and dtype_name(dtype) is not None:
+            yield weight.name, data[begin : begin + size]
+
+
+def is_beside(weight: onnx.TensorProto) -> bool:
+    """Its values lie in another file than the model's."""
+    return bool(weight.data_location == onnx.TensorProto.EXTERNAL)
+
+
+def _inside(folder: Path, place: str) -> memoryview | None:
+    """The bytes of a file of a folder; None for what is none, for an empty one, and for one that a path or a link has elsewhere."""
+    path = folder / place
+    try:
+        return memoryview(memory_of(path)) if path.is_file() and path.resolve().is_relative_to(folder.resolve()) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _bytes_told(told: Mapping[str, str], key: str, otherwise: int) -> int:
+    """A number of bytes; -1 for what is no number."""
+    text = told.get(key) or str(otherwise)
+    return int(text) if text.isdecimal() else -1
 
 
 def parted(model: ir.Model) -> Mapped:
@@ -74,7 +124,7 @@ def parted(model: ir.Model) -> Mapped:
 
 def tensor(proto: onnx.TensorProto, values: memoryview) -> InFile:
     """A weight on the memory of its file."""
-    array: np.ndarray[Any, np.dtype[Any]] = np.frombuffer(values, _dtype(proto)).reshape(tuple(proto.dims))
+    array: np.ndarray[Any, np.dtype[Any]] = np.ndarray(tuple(proto.dims), _dtype(proto), values)
     return InFile(array, ir.DataType(proto.data_type), name=proto.name)
 
 
@@ -193,6 +243,24 @@ def serialised_in_pieces(proto: onnx.ModelProto, values: Mapping[str, memoryview
         yield head(WEIGHTS, n)
         yield from _weight_in_pieces(weight, values.get(weight.name))
     yield from ends[2:]
+
+
+def write(proto: onnx.ModelProto, values: Mapping[str, memoryview], path: Path) -> None:
+    """Write a model with the values of weights that are not in it: into one file, or where that is more than a protobuf can be (2 GB), these values
+    into `PATH.data` beside it. The model is another one afterwards. Raises OSError."""
+    if proto.ByteSize() + sum(map(len, values.values())) < LARGEST:
+        with path.open("wb") as file:
+            file.writelines(serialised_in_pieces(proto, values))
+        return
+    data = path.with_name(f"{path.name}.data")
+    with data.open("wb") as file:
+        for weight in (weight for weight in proto.graph.initializer if weight.name in values):
+            file.seek(-file.tell() % PAGE, os.SEEK_CUR)
+            weight.data_location = onnx.TensorProto.EXTERNAL
+            for key, told in {"location": data.name, "offset": file.tell(), "length": len(values[weight.name])}.items():
+                weight.external_data.add(key=key, value=str(told))
+            file.write(values[weight.name])
+    path.write_bytes(proto.SerializeToString())
 
 
 def _apart(values: memoryview | None) -> int:

@@ -16,14 +16,10 @@ from onnx_ir.passes import common
 from einnet.errors import ModelError, NotStaticError
 from einnet.graph.in_file import ModelFile
 from einnet.graph.onnx.bfloat16 import carries, graphs, in_float32, tensors
-from einnet.graph.onnx.mapped import LARGE_FILE, Mapped, mapped, tensor
+from einnet.graph.onnx.mapped import LARGE_FILE, LARGEST, Mapped, beside, is_beside, mapped, tensor
 from einnet.graph.onnx.shapes import Shapes, fix_inputs
 
 Source = Union[str, Path, onnx.ModelProto, ir.Model]
-
-LARGEST = 1 << 31
-"""Bytes that a serialised protobuf has less than."""
-
 
 def first_line(error: BaseException) -> str:
     """The first line of the text of what an exception goes back to."""
@@ -35,7 +31,7 @@ def first_line(error: BaseException) -> str:
 def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
     """Load, check, inline functions, lift constants, name everything, fix the input shapes. What carries bfloat16 becomes a model of float32.
 
-    The large weights of a large file stay there: it may be replaced or removed, but not written while the model is in use.
+    The large weights of a large file stay there, and those in other files: these may be replaced or removed, not written, while the model is in use.
     An initialiser that is also a graph input counts as a constant, whatever the IR version: the program is specialised to its default.
 
     Raises ModelError for what is no valid ONNX model, and for a dimension that nothing fixes; NotStaticError where a value is a map.
@@ -111,7 +107,7 @@ def _looked_at(source: str | Path) -> _File:
 def _facts(path: Path, changed: int) -> _File:
     del changed
     proto = _from_file(path).proto
-    return _File(carries(proto), any(t.data_location == onnx.TensorProto.EXTERNAL for g in graphs(proto) for t in tensors(g)))
+    return _File(carries(proto), any(is_beside(t) for g in graphs(proto) for t in tensors(g)))
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:
@@ -193,15 +189,20 @@ def in_format(model: bytes | str, version: int) -> bytes:
 
 
 def in_pieces(source: Source) -> Mapped:
-    """The model, in which values of weights may be missing that lie in its file; with bfloat16 its model of float32."""
-    if isinstance(source, (str, Path)) and _looked_at(source) == _File(False, False):
-        return _from_file(Path(source))
+    """The model, in which values of weights may be missing that lie in files; with bfloat16 its model of float32."""
+    if isinstance(source, (str, Path)) and not of_bfloat16(source):
+        found = _from_file(Path(source))
+        others = [t for g in graphs(found.proto) for t in tensors(g) if is_beside(t)]
+        if len(others) == sum(is_beside(t) and t.name in found.values for t in found.proto.graph.initializer):
+            return found
     return Mapped(in_memory(source), {})
 
 
 def _from_file(path: Path) -> Mapped:
+    """The model of a file; values of weights are missing that lie in it, or in others that it names."""
     try:
-        return mapped(path) or Mapped(onnx.load(path, load_external_data=False), {})
+        proto, values = mapped(path) or Mapped(onnx.load(path, load_external_data=False), {})
+        return Mapped(proto, {**values, **dict(beside(proto, path.parent))})
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (DecodeError, ValueError) as error:
