@@ -12,7 +12,7 @@ from einnet.expr.nodes import Mul, Read, Scope, Select, Tensor, reads, tensors
 from einnet.expr.notation.text import parse
 from einnet.graph.interpret import interpret
 from einnet.graph.passes.table_factors import ROUNDING
-from einnet.graph.passes.weight_structure import recover_structure
+from einnet.graph.passes.weight_structure import factored, may_be_factored, recover_structure
 from einnet.graph.program import Node, Program
 
 LETTERS = "ijk"
@@ -186,3 +186,20 @@ def test_rows_that_are_taken_by_their_numbers_stay_as_they_are() -> None:
         program = Program(given, (Node(Tensor("y", (4, 32)), scope),), (("y", "y"),), {"T": table})
         kept.append(set(recover_structure(program).weights) == {"T"})
     assert kept == [True, False]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1 << 32), st.integers(1, 150), st.integers(1, 150), st.floats(1e-30, 1e30), st.sampled_from([0.0, 0.3, 0.9, 1.1, 3.0]))
+def test_few_elements_refute_no_product(seed: int, rows: int, columns: int, scale: float, apart: float) -> None:
+    """Of vectors with zeros and of any magnitude, whose product's elements are as far away as rounding lets them, or a little farther."""
+    rng = np.random.default_rng(seed)
+    u, v = (rng.standard_normal(n) * 10 ** rng.uniform(-3, 3, n) * (rng.random(n) < 0.8) for n in (rows, columns))
+    exact = np.outer(u * scale, v)
+    values = exact + apart * ROUNDING * np.abs(exact).max() * rng.uniform(-1, 1, exact.shape)
+    assert factored(values) is None or may_be_factored(values, float(np.abs(values).max()))
+
+
+def test_few_elements_show_that_numbers_are_no_product() -> None:
+    values = np.random.default_rng(0).standard_normal((3, 64, 48)).astype(np.float32)
+    assert not may_be_factored(values, float(np.abs(values).max())) and may_be_factored(values, np.inf)
+    assert not may_be_factored(np.concatenate([np.zeros((40, 50)), np.eye(40, 50)]), 1.0)

@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from einnet.errors import ModelError, NotStaticError
 from einnet.expr.nodes import Read, Scope, Tensor, exchange_in, indices, is_weight, tensors
+from einnet.graph.contiguous import contiguous
 from einnet.graph.dtypes import HALVES, dtype_name
 from einnet.graph.folds.as_one import as_one
 from einnet.graph.folds.fold import Fold
@@ -124,7 +125,7 @@ class _Lowering:
             tensor = Tensor(self.namer(fact.name), fact.shape, "f32" if wide else fact.dtype, fact.value is not None)
             self.tensors[fact] = tensor
             if fact.value is not None:
-                self.weights[tensor.name] = np.asarray(fact.value, np.float32 if wide else None, order="C")
+                self.weights[tensor.name] = contiguous(np.asarray(fact.value, np.float32 if wide else None))
         return self.tensors[fact]
 
     def number(self, fact: Fact) -> Tensor:

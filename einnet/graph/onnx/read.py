@@ -155,8 +155,10 @@ def serialised(source: Source) -> bytes | None:
     """The whole model with its weights as bytes, those of its file where it is all in one; None where they are more than a protobuf can be (2 GB)."""
     if isinstance(source, (str, Path)) and Path(source).suffix == ".onnx" and _looked_at(source) == _File(False, False):
         return Path(source).read_bytes()
-    proto = in_memory(source)
-    return proto.SerializeToString() if bytes_of(proto) < LARGEST else None
+    proto, values = in_pieces(source)
+    if bytes_of(proto) + sum(map(len, values.values())) >= LARGEST:
+        return None
+    return bytes((in_memory(source) if values else proto).SerializeToString())
 
 
 def kept(source: Source) -> bytes | ModelFile | None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Mul, Read, Scope, Tensor, indices, map_reads, reads
+from einnet.graph.contiguous import contiguous
 from einnet.graph.operators.builders import loops_of
 from einnet.graph.program import Held, Node, Opaque, Program, ProgramNode
 from einnet.graph.rewrite import Fresh
@@ -72,7 +73,7 @@ class _Permutation:
             if name in self.orders:
                 if name not in self.plain:
                     del self.weights[name]
-                self.weights[self.stored[name].name] = np.ascontiguousarray(np.transpose(value, self.orders[name]))
+                self.weights[self.stored[name].name] = contiguous(np.transpose(value, self.orders[name]))
         for node in self.source.nodes:
             if isinstance(node, Opaque):
                 self.nodes.append(node)

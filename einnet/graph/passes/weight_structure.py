@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
+from math import inf, isfinite
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from einnet.graph.passes.decays import decay
 from einnet.graph.passes.low_rank import LowRank, Walk, low_rank
 from einnet.graph.passes.masks import whole
 from einnet.graph.passes.table_factors import ROUNDING
+from einnet.graph.passes.table_samples import largest
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import Fresh
 
@@ -31,6 +33,9 @@ MOST_FULL = 0.6
 
 FEW = 2
 """Rows of a weight that are looked at first."""
+
+MINORS = 32
+"""Rows and columns of a weight at least that show first that it is no product."""
 
 SAMPLED = 64
 """Elements among which the most frequent number is looked for."""
@@ -80,13 +85,13 @@ class _Finder:
 
     def structure(self, tensor: Tensor, values: np.ndarray, walks: Sequence[Walk]) -> Scope | None:
         """The weight, its dimensions walked so, as a scope that shows its structure; None where there is none."""
-        if values.size < 2 or values.dtype != np.float32 or not np.isfinite(values).all():
+        if values.size < 2 or values.dtype != np.float32 or not isfinite(top := largest(values)):
             return None
         loops = tuple(Iter(f"i{n}", 0, extent) for n, extent in enumerate(values.shape))
         if (alike := one_number(values)) is not None:
             return alike
         body = self._region(tensor, values, loops) or self._beside(tensor, values, loops, walks)
-        return Scope(loops, (), body) if body is not None else self._product(tensor, values, loops, walks)
+        return Scope(loops, (), body) if body is not None else self._product(tensor, values, top, loops, walks)
 
     def _beside(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...], walks: Sequence[Walk]) -> Body | None:
         """c + select(region, W - c, 0), where a sum reads what is one number c outside of a region: the sum of all that c multiplies is needed once.
@@ -138,10 +143,11 @@ class _Finder:
             return Const(Fraction(repr(mean))) if exact else Const(number(mean))
         return self._factor(tensor, np.squeeze(values), tuple(i for i, extent in zip(loops, values.shape) if extent > 1))
 
-    def _product(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...], walks: Sequence[Walk]) -> Scope | None:
-        """u*v*..., each with some of the dimensions; where that saves multiplications of a sum, a part is Σ[r] u*v again."""
+    def _product(self, tensor: Tensor, values: np.ndarray, top: float, loops: tuple[Iter, ...], walks: Sequence[Walk]) -> Scope | None:
+        """u*v*..., each with some of the dimensions; where that saves multiplications of a sum, a part is Σ[r] u*v again. `top` is the greatest
+        magnitude."""
         varying = tuple(n for n, extent in enumerate(values.shape) if extent > 1)
-        parts = absorbed(factors(values, varying))
+        parts = absorbed(factors(values, varying, top))
         vectors: list[tuple[np.ndarray, tuple[Iter, ...]]] = []
         sums: list[Iter] = []
         for dims, part in parts.items():
@@ -233,10 +239,14 @@ def blocks(where: np.ndarray, loops: tuple[Iter, ...]) -> Iterator[tuple[tuple[C
                 yield (Cond(simplify(var(loops[a].name) // high - var(loops[b].name) // wide, ranges), True),), inside
 
 
-def factors(values: np.ndarray, dims: tuple[int, ...]) -> dict[tuple[int, ...], np.ndarray]:
-    """The array, which varies along `dims`, as a product of arrays that vary along fewer, the others of extent 1; itself where it is none."""
+def factors(values: np.ndarray, dims: tuple[int, ...], top: float = inf) -> dict[tuple[int, ...], np.ndarray]:
+    """The array, which varies along `dims`, as a product of arrays that vary along fewer, the others of extent 1; itself where it is none.
+
+    No magnitude is greater than `top`.
+    """
     for a, b in combinations(dims, 2):
-        parts = factored(np.moveaxis(values, (a, b), (-2, -1)))
+        moved = np.moveaxis(values, (a, b), (-2, -1))
+        parts = factored(moved) if may_be_factored(moved, top) else None
         if parts is None:
             continue
         found: dict[tuple[int, ...], np.ndarray] = {}
@@ -261,6 +271,19 @@ def absorbed(parts: dict[tuple[int, ...], np.ndarray]) -> dict[tuple[int, ...], 
         wider = next((kept for kept in found if set(dims) <= set(kept)), dims)
         found[wider] = found[wider] * parts[dims] if wider in found else parts[dims]
     return found
+
+
+def may_be_factored(values: np.ndarray, top: float) -> bool:
+    """No few elements of the first matrix show that `factored` finds nothing, where no magnitude is greater than `top`.
+
+    Where a[r, s] = u[r]*v[s] + e with |e| <= E = ROUNDING*top and |a| <= m, those of u and v cancel in a[r, s]*a[p, q] - a[r, q]*a[p, s]: each of the
+    four products with one e is at most (m + E)*E, both with two of them E*E.
+    """
+    *before, rows, columns = values.shape
+    few = values[(0,) * len(before)][:: max(rows // MINORS, 1), :: max(columns // MINORS, 1)].astype(np.float64)
+    p, q = np.unravel_index(np.abs(few).argmax(), few.shape)
+    most, error = float(abs(few[p, q])), ROUNDING * top
+    return float(np.abs(few * few[p, q] - few[:, q, None] * few[p]).max()) <= 4 * (most + error) * error + 2 * error * error
 
 
 def factored(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
