@@ -88,7 +88,8 @@ class CountedClock(Clock):
 class Schedule:
     """Moments of the clock: the whole started at `started` and is to end `budget` seconds later.
 
-    `reference_s` is how long ONNX Runtime took to load and run the model once.
+    `reference_s` is how long ONNX Runtime took to load and run the model once, `again_s` how long that takes for the comparison: less, where what it
+    loaded is kept for that.
     """
 
     started: float
@@ -97,6 +98,7 @@ class Schedule:
     clock: Clock = field(default_factory=Clock)
     worked: float = inf
     """A time.process_time() value: when the run began, where it may be given up for want of time."""
+    again_s: float = 0.0
 
     @property
     def end(self) -> float:
@@ -111,14 +113,14 @@ class Schedule:
         """When the search is to end for a program of so many distinct subprograms, one run of which takes `run_s` seconds."""
         weights = sum(value.nbytes for value in program.weights.values())
         finishing = FINISHING_S + FINISHING_PART_S * parts + FINISHING_NODE_S * len(program.nodes)
-        finishing += weights / FINISHING_BYTES_PER_S + FINISHING_RUNS * run_s + RELOADED * self.reference_s
+        finishing += weights / FINISHING_BYTES_PER_S + FINISHING_RUNS * run_s + RELOADED * self.again_s
         timing = min(TIMING_SHARE * self.budget, MOST_TIMING_S)
         return max(self.end - finishing - timing, self.started + LEAST_SEARCH_SHARE * self.budget)
 
     @property
     def latest(self) -> float:
         """When a program has to be there that is verified, timed and told of by the end."""
-        after = PROVING_SHARE * self.budget + LEAST_TIMING_S + PROFILE_S + 2 * self.reference_s
+        after = PROVING_SHARE * self.budget + LEAST_TIMING_S + PROFILE_S + 2 * self.again_s
         return max(self.started + LATE * self.budget - after, self.started + LEAST_SEARCH_SHARE * self.budget)
 
     def hurry(self, what: str) -> None:

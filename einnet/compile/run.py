@@ -49,7 +49,7 @@ class Run:
     @cached_property
     def schedule(self) -> Schedule:
         """When everything has to end."""
-        return Schedule(self.started, self.settings.time_budget, self.trial.seconds, worked=self.worked)
+        return Schedule(self.started, self.settings.time_budget, self.trial.seconds, worked=self.worked, again_s=self.trial.again_s)
 
     @cached_property
     def searching(self) -> Schedule:

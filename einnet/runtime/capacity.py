@@ -142,9 +142,10 @@ def _left(group: Path, limit: str, usage: str, cached: str) -> int | None:
 
 @dataclass
 class Peak:
-    """By how many bytes the process grew at most; None where the system does not tell."""
+    """By how many bytes the process grew at most, and by how many at the end; None where the system does not tell."""
 
     nbytes: int | None = None
+    left: int | None = None
 
 
 @contextmanager
@@ -162,6 +163,6 @@ def growth() -> Iterator[Peak]:
         return
     before = _field(status, "VmRSS")
     yield found
-    most = _field(status, "VmHWM")
-    if before is not None and most is not None:
-        found.nbytes = max(most - before, 0)
+    most, after = _field(status, "VmHWM"), _field(status, "VmRSS")
+    if before is not None and most is not None and after is not None:
+        found.nbytes, found.left = max(most - before, 0), max(after - before, 0)

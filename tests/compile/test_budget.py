@@ -102,6 +102,9 @@ def test_the_end_takes_longer_for_more_parts_weights_and_slower_models() -> None
     assert schedule.timing_s(150.0) == pytest.approx(7)
     assert schedule.timing_s(170.0) == 2.5
     assert Schedule(100.0, 60.0, reference_s=2.0).race_s > 16 > schedule.race_s > 0.5
+    loaded, held = Schedule(100.0, 60.0, reference_s=3.0, again_s=3.0), Schedule(100.0, 60.0, reference_s=3.0)
+    assert loaded.searched(program, 3, 0.001) == pytest.approx(quick - 12) and held.searched(program, 3, 0.001) == quick
+    assert loaded.latest == schedule.latest - 6 and held.latest == schedule.latest
 
 
 def test_proofs_end_by_the_clock_and_after_some_work_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,9 +207,9 @@ def test_what_nothing_can_cut_short_is_given_up_in_time_and_after_some_work(monk
     worked = 50.0
     hand = Hand(monkeypatch)
     monkeypatch.setattr(time, "process_time", lambda: worked)
-    some, patient = Schedule(0.0, 60.0, 0.5, worked=50.0), Schedule(0.0, 60.0, 0.5)
+    some, patient = Schedule(0.0, 60.0, again_s=0.5, worked=50.0), Schedule(0.0, 60.0, again_s=0.5)
     assert 60 * 0.5 <= some.latest < 60 - 2 * 0.5, "ONNX Runtime has to load and run the model after it"
-    assert Schedule(0.0, 10.0, 1e3).latest == 5.0, "half of the time is there for the work in any case"
+    assert Schedule(0.0, 10.0, again_s=1e3).latest == 5.0, "half of the time is there for the work in any case"
     hand.now, worked = some.latest - 1e-3, 1e3
     some.hurry("compile")
     hand.now, worked = some.latest, 59.0

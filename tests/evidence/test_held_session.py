@@ -41,6 +41,7 @@ def test_one_session_serves_both_where_it_took_long_and_there_is_room(
     monkeypatch.setattr(verify, "fits", lambda _: room)
     trial = Trial(model, load(model), Settings(threads=1), random_inputs(model, 0))
     assert (trial.session is not None) == (held_s == 0.0 and room)
+    assert trial.again_s < trial.seconds if trial.session is not None else trial.again_s == trial.seconds
     monkeypatch.setattr(verify, "fits", lambda _: later)
     assert trial.verify(program, 1e-4).passed
     found = trial.compare({"original": program}, 0.05)

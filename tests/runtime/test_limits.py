@@ -278,3 +278,8 @@ def test_growth_sees_what_was_taken_for_a_while() -> None:
     with growth() as grown, mmap.mmap(-1, 64 << 20) as block:
         block.write(b"1" * len(block))
     assert grown.nbytes is None or 60e6 < grown.nbytes < 300e6
+    assert grown.left is None or grown.nbytes is not None and grown.left <= grown.nbytes - 60e6
+    with growth() as kept:
+        block = mmap.mmap(-1, 64 << 20)
+        block.write(b"1" * len(block))
+    assert kept.left is None or 60e6 < kept.left < 300e6

@@ -84,7 +84,7 @@ NOISE = 0.01
 """A program has to be faster than another that is known to be right by this share, and surely so."""
 
 RUNS = 2
-"""From its second run on, ONNX Runtime holds what the first one took and a block that it has planned by it."""
+"""From its second run on, ONNX Runtime holds what the first one took, and a block that it has planned by it, beside what it has loaded."""
 
 HELD_S = 1.0
 """Seconds of making a session and running the model once from which on the session is kept for the comparison, where there is room."""
@@ -217,9 +217,10 @@ class Trial:
     `own` are ONNX Runtime's outputs as its users have them, `expected` those that a program is to give: the same, but for what ONNX Runtime rounds
     by default (`rounding` says how much that is, relative to max|y|; 0 where it does not), or the standard's where those are wrong. `order` is
     the names of its inputs, `peak` the bytes by which the process grew while it made its session and ran once (None where the system does not
-    tell), `seconds` how long that took. The session is gone by then, unless that took long and there is room for it twice: it and our programs are
-    never in memory together unless there is room for all. `apart` is how far ONNX Runtime is from itself there, where the model rounds. `usual` is
-    how large what the outputs are made of is, where the program leaves out what depends on no input: of that the model has what rounding leaves.
+    tell), `held` those that it takes from its second run on, `seconds` how long that took. The session is gone by then, unless that took long and
+    there is room for it twice: it and our programs are never in memory together unless there is room for all. `again_s` is how long it takes to have
+    one for the comparison and run it. `apart` is how far ONNX Runtime is from itself there, where the model rounds. `usual` is how large what the
+    outputs are made of is, where the program leaves out what depends on no input: of that the model has what rounding leaves.
     """
 
     def __init__(self, model: Any, program: Program, settings: Settings, inputs: Mapping[str, Array]) -> None:
@@ -230,15 +231,21 @@ class Trial:
         self.model, self.program = runnable(model), program
         self.threads = settings.threads
         begin = time.monotonic()
-        with growth() as grown:
+        with growth() as loading:
             session = Session(self.model, self.threads, spin=True, rounds=True, title=program.title)
+        loaded = time.monotonic()
+        with growth() as running:
             self.inputs, self.own = where_defined(session, inputs)
-            inputs, exact = self.inputs, self.own
+        ran, inputs, exact = time.monotonic(), self.inputs, self.own
         self.order = [a.name for a in session.inputs]
-        self.peak, self.seconds, self.rounding = grown.nbytes, time.monotonic() - begin, 0.0
+        self.peak = self.held = None
+        if loading.nbytes is not None and loading.left is not None and running.nbytes is not None:
+            self.peak, self.held = max(loading.nbytes, loading.left + running.nbytes), loading.left + RUNS * running.nbytes
+        self.seconds, self.rounding = ran - begin, 0.0
         rounds = rounds_factors(model)
-        held = not rounds and self.seconds >= HELD_S and fits(2 * RUNS * (self.peak or inf))
+        held = not rounds and self.seconds >= HELD_S and fits(2 * (self.held or inf))
         self.session = session if held else None
+        self.again_s = ran - loaded if held else self.seconds
         if rounds:
             del session
             give_back()
@@ -272,7 +279,7 @@ class Trial:
         cannot run once more even so, mostly for want of memory, what it took as the reference, its session included, stands for its times: "once"
         says why, and is "" elsewhere.
         """
-        together = RUNS * (self.peak or 0) + sum(program.nbytes for program in programs.values())
+        together = (self.held or 0) + sum(program.nbytes for program in programs.values())
         resident = fits(together)
         if self.session is not None and not resident:
             self.session = None

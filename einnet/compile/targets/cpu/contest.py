@@ -115,7 +115,7 @@ class Contest:
         median is no better, or where the times are too noisy to tell.
         """
         led, left = str(times["runs"]), end - time.monotonic()
-        if left < CONTEST_RUNS * (times["optimized"].median + times["onnxruntime"].median) + 2 * self.trial.seconds:
+        if left < CONTEST_RUNS * (times["optimized"].median + times["onnxruntime"].median) + 2 * self.trial.again_s:
             takes = WHOLE in candidates and times["onnxruntime"].median < times[led].median
             return {**times, "runs": WHOLE, "optimized": times["onnxruntime"]} if takes else dict(times)
         own = {name: self.programs[name] for name in (OWN, self.incumbent) if name and name in self.programs}
