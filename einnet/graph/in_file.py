@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Union
 
 import numpy as np
 
@@ -44,27 +44,35 @@ def memory_of(path: Path) -> FileMemory:
     return memory
 
 
+Pieces = Iterator[Union[bytes, memoryview]]
+
+
 @dataclass(frozen=True)
 class ModelFile:
-    """A serialised model in a file, as it was at some time."""
+    """A serialised model in a file, as it was at some time; or one whose weights lie in others, of which `pieces` are the serialisation."""
 
     path: Path
     stamp: tuple[int, int]
     memory: FileMemory = field(compare=False, repr=False)
+    others: tuple[FileMemory, ...] = field(default=(), compare=False, repr=False)
+    pieces: Callable[[], Pieces] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def at(cls, path: Path) -> ModelFile:
+    def at(cls, path: Path, others: tuple[FileMemory, ...] = (), pieces: Callable[[], Pieces] | None = None) -> ModelFile:
         """The model that is there now. Raises OSError."""
         memory = memory_of(path)
-        return cls(memory.path, memory.stamp, memory)
+        return cls(memory.path, memory.stamp, memory, others, pieces)
 
     def source(self) -> Path | bytes:
         """Where it is, or if another stands there now its bytes. Raises ModelError where it was written since."""
-        same = self.path.exists() and stamp(self.path.stat()) == self.stamp
+        files = ((self.path, self.stamp), *((memory.path, memory.stamp) for memory in self.others))
+        same = all(path.exists() and stamp(path.stat()) == known for path, known in files)
         return self.path if same else self.read()
 
     def read(self) -> bytes:
         """Its bytes, read from the file and not by its memory, which would hold them once more. Raises ModelError where it was written since."""
+        if self.pieces is not None:
+            return b"".join(self.looked_through())
         self.memory.check()
         parts, left = list[bytes](), len(self.memory)
         while left:  # the system gives 2 GB at a time
@@ -74,6 +82,20 @@ class ModelFile:
             left -= len(parts[-1])
         self.memory.check()
         return b"".join(parts)
+
+    def looked_through(self) -> Pieces:
+        """Its bytes in pieces, each of which is let go before the next one. Raises ModelError where it was written since."""
+        for memory in (self.memory, *self.others):
+            memory.check()
+        if self.pieces is not None:
+            yield from self.pieces()
+        else:
+            data = memoryview(self.memory)
+            for at in range(0, len(data), PART):
+                yield data[at : at + PART]
+                release(self.memory)
+        for memory in (self.memory, *self.others):
+            memory.check()
 
 
 def model_bytes(model: bytes | ModelFile) -> bytes:
@@ -85,11 +107,9 @@ def model_key(model: bytes | ModelFile) -> str:
     """32 hex digits of a serialised model, wherever it is. Raises ModelError as `ModelFile.read` does."""
     if isinstance(model, bytes):
         return hashlib.blake2b(model, digest_size=16).hexdigest()
-    model.memory.check()
-    found, data = hashlib.blake2b(digest_size=16), memoryview(model.memory)
-    for at in range(0, len(data), PART):
-        found.update(data[at : at + PART])
-        release(model.memory)
+    found = hashlib.blake2b(digest_size=16)
+    for piece in model.looked_through():
+        found.update(piece)
     return found.hexdigest()
 
 

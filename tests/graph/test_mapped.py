@@ -22,7 +22,7 @@ from einnet.graph.onnx import mapped as module
 from einnet.graph.onnx.digest import digest
 from einnet.graph.onnx.importer import load
 from einnet.graph.onnx.mapped import InFile, beside, mapped, parted, serialised_in_pieces, tensor, write
-from einnet.graph.onnx.read import bytes_of, kept, read
+from einnet.graph.onnx.read import bytes_of, kept, read, serialised
 
 
 def model() -> onnx.ModelProto:
@@ -159,12 +159,9 @@ def test_the_digest_of_weights_in_other_files_is_that_of_the_model_in_memory(tmp
     assert digest(path) == whole and digest(model()) is None
 
 
-@pytest.mark.parametrize("largest", [1 << 31, 1 << 17])
-def test_a_model_is_written_into_one_file_or_two(largest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LARGEST", largest)
+def test_a_model_is_written_into_two_files(tmp_path: Path) -> None:
     proto, values = parted(ir.from_proto(model()))
     write(proto, values, tmp_path / "m.onnx")
-    assert (tmp_path / "m.onnx.data").exists() is (model().ByteSize() >= largest)
     found, given = onnx.load(tmp_path / "m.onnx"), {"x": np.ones((4, 128), np.float32), "k": np.array([3])}
     wanted, had = (InferenceSession(m) for m in (model().SerializeToString(), str(tmp_path / "m.onnx")))
     for one, other in zip(had.run(None, given), wanted.run(None, given), strict=True):
@@ -174,7 +171,7 @@ def test_a_model_is_written_into_one_file_or_two(largest: int, tmp_path: Path, m
     assert digest(found) == digest(in_bytes) == digest(tmp_path / "m.onnx")
     weights = onnx.load(tmp_path / "m.onnx", load_external_data=False).graph.initializer
     places = [int(e.value) for w in weights for e in w.external_data if e.key == "offset"]
-    assert len(places) == (4 if model().ByteSize() >= largest else 0) and not any(place % 4096 for place in places)
+    assert len(places) == 4 and not any(place % 4096 for place in places)
 
 
 def test_a_model_in_memory_is_written_from_where_its_weights_are() -> None:
@@ -214,6 +211,36 @@ def test_a_large_model_is_kept_as_its_file(path: Path) -> None:
     assert found.source() == found.read() == data and model_key(found) == model_key(data)
     path.unlink()
     assert found.source() == data
+
+
+def test_a_large_model_in_two_files_is_kept_as_these(path: Path) -> None:
+    path = stored_apart(path.parent)
+    found = kept(path)
+    assert isinstance(found, ModelFile) and found.source() == path
+    data = model_bytes(found)
+    assert digest(onnx.load_model_from_string(data)) == digest(model()) and model_key(found) == model_key(data)
+    other = path.with_name("others")
+    other.write_bytes(path.with_name("weights").read_bytes() + b"more")
+    other.replace(path.with_name("weights"))
+    assert found.source() == data
+    path.with_name("weights").unlink()
+    assert found.source() == data and model_key(found) == model_key(data)
+
+
+def test_a_large_model_whose_weights_were_written_over_is_no_longer_kept(path: Path) -> None:
+    found = kept(stored_apart(path.parent))
+    assert isinstance(found, ModelFile)
+    with path.with_name("weights").open("ab") as file:
+        file.write(b"more")
+    for ask in (found.source, found.read, lambda: model_key(found)):
+        with pytest.raises(ModelError, match="weights has changed since"):
+            ask()
+
+
+def test_no_model_of_more_bytes_than_a_protobuf_can_have_is_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = stored_apart(path.parent)
+    monkeypatch.setattr("einnet.graph.onnx.read.LARGEST", model().ByteSize() - 1)
+    assert kept(apart) is None and serialised(apart) is None
 
 
 def test_a_large_model_that_was_written_over_is_no_longer_kept(path: Path) -> None:

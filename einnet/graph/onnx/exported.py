@@ -82,8 +82,7 @@ def exported(program: Any, inputs: Sequence[str] | None = None, outputs: Sequenc
 
 
 def exported_to(path: Path, program: Any, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> None:
-    """Write an exported program as an ONNX model: its weights go to the file from where torch has them, or into `PATH.data` beside it where they are
-    more than one file can hold.
+    """Write an exported program as an ONNX model: its weights go from where torch has them into `PATH.data` beside it.
 
     Raises as `exported` does, and ModelError where the file cannot be written.
     """

@@ -218,6 +218,17 @@ def _number(data: memoryview, at: int) -> tuple[int, int]:
             return found, at
 
 
+def whole_in_pieces(proto: onnx.ModelProto, values: Mapping[str, memoryview]) -> Iterator[bytes | memoryview]:
+    """The serialisation of a model in whose file all its weights are."""
+    whole = onnx.ModelProto()
+    whole.CopyFrom(proto)
+    for weight in whole.graph.initializer:
+        if weight.name in values:
+            weight.ClearField("data_location")
+            weight.ClearField("external_data")
+    return serialised_in_pieces(whole, values)
+
+
 def serialised_in_pieces(proto: onnx.ModelProto, values: Mapping[str, memoryview]) -> Iterator[bytes | memoryview]:
     """The deterministic serialisation of a model with the values of weights that are not in it, weight after weight: the whole of it would be in
     memory twice beside the model, which has none of its weights afterwards."""
@@ -246,12 +257,8 @@ def serialised_in_pieces(proto: onnx.ModelProto, values: Mapping[str, memoryview
 
 
 def write(proto: onnx.ModelProto, values: Mapping[str, memoryview], path: Path) -> None:
-    """Write a model with the values of weights that are not in it: into one file, or where that is more than a protobuf can be (2 GB), these values
-    into `PATH.data` beside it. The model is another one afterwards. Raises OSError."""
-    if proto.ByteSize() + sum(map(len, values.values())) < LARGEST:
-        with path.open("wb") as file:
-            file.writelines(serialised_in_pieces(proto, values))
-        return
+    """Write a model, which is another one afterwards, and the values of weights that are not in it into `PATH.data` beside it: a protobuf can have no
+    more than 2 GB, and ONNX Runtime takes twice as long to load one. Raises OSError."""
     data = path.with_name(f"{path.name}.data")
     with data.open("wb") as file:
         for weight in (weight for weight in proto.graph.initializer if weight.name in values):

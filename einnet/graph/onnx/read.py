@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import inf
 from pathlib import Path
@@ -14,9 +14,9 @@ from google.protobuf.message import DecodeError, EncodeError, Message  # type: i
 from onnx_ir.passes import common
 
 from einnet.errors import ModelError, NotStaticError
-from einnet.graph.in_file import ModelFile
+from einnet.graph.in_file import ModelFile, file_memory
 from einnet.graph.onnx.bfloat16 import carries, graphs, in_float32, tensors
-from einnet.graph.onnx.mapped import LARGE_FILE, LARGEST, Mapped, beside, is_beside, mapped, tensor
+from einnet.graph.onnx.mapped import LARGE_FILE, LARGEST, Mapped, beside, is_beside, mapped, tensor, whole_in_pieces
 from einnet.graph.onnx.shapes import Shapes, fix_inputs
 
 Source = Union[str, Path, onnx.ModelProto, ir.Model]
@@ -156,17 +156,26 @@ def serialised(source: Source) -> bytes | None:
     if isinstance(source, (str, Path)) and Path(source).suffix == ".onnx" and _looked_at(source) == _File(False, False):
         return Path(source).read_bytes()
     proto, values = in_pieces(source)
-    if bytes_of(proto) + sum(map(len, values.values())) >= LARGEST:
-        return None
-    return bytes((in_memory(source) if values else proto).SerializeToString())
+    return None if _too_large(proto, values) else b"".join(whole_in_pieces(proto, values)) if values else bytes(proto.SerializeToString())
 
 
 def kept(source: Source) -> bytes | ModelFile | None:
-    """The whole model as a program keeps it: a large one that is all in one file is left there; None where it is more than a protobuf can be."""
+    """The whole model as a program keeps it: a large one in files is left there; None where it is more than a protobuf can be."""
     path = Path(source) if isinstance(source, (str, Path)) else None
-    if path and path.suffix == ".onnx" and _looked_at(path) == _File(False, False) and path.stat().st_size >= LARGE_FILE:
-        return ModelFile.at(path)
-    return serialised(source)
+    if not path or path.suffix != ".onnx" or of_bfloat16(path):
+        return serialised(source)
+    if not _looked_at(path).apart:
+        return ModelFile.at(path) if path.stat().st_size >= LARGE_FILE else serialised(path)
+    proto, values = in_pieces(path)
+    if _too_large(proto, values) or sum(map(len, values.values())) < LARGE_FILE:
+        return serialised(path)
+    others = {id(memory): memory for memory in map(file_memory, values.values()) if memory is not None}
+    return ModelFile.at(path, tuple(others.values()), lambda: whole_in_pieces(proto, values))
+
+
+def _too_large(proto: onnx.ModelProto, values: Mapping[str, memoryview]) -> bool:
+    """A model is more than a protobuf can be."""
+    return bytes_of(proto) + sum(map(len, values.values())) >= LARGEST
 
 
 def is_model(data: bytes, source: Source) -> bool:
