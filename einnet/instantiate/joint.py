@@ -125,13 +125,14 @@ def repeated(view: View, count: int, axis: int) -> View:
 
 
 def in_windows(kernels: Sequence[Kernel], windows: Mapping[str, Window], name: str) -> list[Kernel] | None:
-    """The kernels with some buffers read as windows of another one; None where strides cannot say one of the views."""
+    """The kernels with some buffers read as windows of another one, those that touch none as they are; None where strides cannot say one of the
+    views."""
     views = {v for k in kernels for v in (*k.operand_views, *k.result_views) if v.buffer in windows}
     places = {v: windows[v.buffer].view(v, name) for v in views}
     if not all(places.values()):
         return None
     change: Callable[[View], View] = lambda v: places.get(v) or v  # noqa: E731
-    return [k.map_views(change) for k in kernels]
+    return [k.map_views(change) if any(v in places for v in (*k.operand_views, *k.result_views)) else k for k in kernels]
 
 
 def wide(view: View | None, width: int) -> View | None:

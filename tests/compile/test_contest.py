@@ -115,21 +115,42 @@ def test_what_onnx_runtime_takes_inside_a_program_is_no_less_than_what_it_takes(
     assert slower_of(fast, slow) is slower_of(slow, fast) is slow
 
 
-def test_where_the_model_runs_whole_nothing_is_gained(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However the samples of the session and of the same session in a program fall out."""
+@pytest.mark.parametrize("held_s", [0.0, 1e9], ids=["held", "loaded again"])
+def test_where_the_model_runs_whole_nothing_is_gained(held_s: float, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the samples of the session and of the same session in a program fall out; a session that is kept stands for that in a program."""
     monkeypatch.setenv("EINNET_CACHE", str(tmp_path))
+    monkeypatch.setattr("einnet.evidence.comparison.verify.HELD_S", held_s)
+    timed: list[set[str]] = []
 
     def compared(_: Trial, programs: dict[str, Executable], __: float) -> dict[str, object]:
         given = {"onnxruntime": 2e-6, "original": 4e-6, "optimized": 4e-6, WHOLE: 1e-6}
+        timed.append(set(programs))
         return {**times(**{name: given[name] for name in ("onnxruntime", *programs)}), "once": False}
 
     monkeypatch.setattr(Trial, "compare", compared)
     monkeypatch.setattr(decide, "weighed", lambda *_: InPlace())
     monkeypatch.setattr(decide, "behind", BEHIND)  # the tests' own setting is that no program gives way to ONNX Runtime
-    report = einnet.optimize(two_layers(), time_budget=20, max_depth=0, threads=1).report
+    result = einnet.optimize(two_layers(), time_budget=20, max_depth=0, threads=1)
+    report = result.report
     assert report["runs"] == "whole model", report["notes"]
+    assert [WHOLE in programs for programs in timed] == [False, held_s > 0]
+    assert np.isfinite(result.executable({"x": np.ones((1, 8), np.float32)})["y"]).all()
     assert report["totals"]["speedup"] <= 1.0
     assert report["totals"]["optimized_ms"] >= report["totals"]["onnxruntime_ms"]
+
+
+def test_a_session_that_is_kept_stands_for_none_where_ours_is_surely_faster(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is loaded for a program of the whole model, which would run nowhere."""
+    monkeypatch.setenv("EINNET_CACHE", str(tmp_path))
+    monkeypatch.setattr("einnet.evidence.comparison.verify.HELD_S", 0.0)
+    monkeypatch.setattr(Trial, "compare", lambda *_: {**times(original=4e-6, optimized=4e-6, onnxruntime=9e-6), "once": False})
+    monkeypatch.setattr(decide, "weighed", lambda *_: InPlace())
+    monkeypatch.setattr(decide, "behind", lambda _: True)
+    made: list[str] = []
+    built = decide.built
+    monkeypatch.setattr(decide, "built", lambda plan, *rest, **more: (made.append("whole"), built(plan, *rest, **more))[1])
+    report = einnet.optimize(two_layers(), time_budget=20, max_depth=0, threads=1).report
+    assert report["runs"] != "whole model" and not made
 
 
 def whole() -> tuple[Executable, Session]:

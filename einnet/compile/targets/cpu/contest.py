@@ -76,19 +76,24 @@ class Contest:
         in_place = weighed(outcome, self.cost.objects, time.monotonic() + PARTS_SHARE * seconds) if both else InPlace()
         runs = next(iter(self.programs)) if not both else OWN if slower(times) and not gaining(in_place, times) else DERIVED
         times = {**times, "runs": runs, "optimized": slower_of(times[runs], times["onnxruntime"]) if runs == WHOLE else times[runs]}
-        candidates = {runs: self.programs[runs]}
+        candidates: dict[str, Executable | None] = {runs: self.programs[runs]}
         without = outcome.keeping(outcome.kept | in_place.losers)
         mixed = self.mixed(without, end) if in_place.losers else None
         if mixed:
             candidates[MIXED] = mixed
-        whole = self.whole(candidates[runs].plan) if runs != WHOLE and self.settings.derive and behind(times) else None
+        whole = self.whole(self.programs[runs].plan) if runs != WHOLE and self.settings.derive and behind(times) else None
         if whole:
-            candidates[WHOLE] = whole
+            candidates[WHOLE] = None if self.trial.session is not None else built(whole, self.cost)
         if len(candidates) > 1:
             times = self.again(candidates, times, end, in_place.gains)
         times = defended(times, self.incumbent)
         decided = self.narrower if times["runs"] == NARROWER and self.narrower else settled(outcome, times["runs"], without)
-        return Decision(decided, {**self.programs, **candidates}[times["runs"]], times)
+        program = {**self.programs, **candidates}[times["runs"]]
+        if program is None:
+            assert whole is not None
+            self.trial.session = None  # it and that of the program may be more than there is room for
+            program = built(whole, self.cost)
+        return Decision(decided, program, times)
 
     def mixed(self, outcome: Outcome, until: float) -> Executable | None:
         """The program without the parts that lose; None if nothing derived is left, or it is wrong."""
@@ -100,16 +105,15 @@ class Contest:
             return self.rounded(program, verification)[0] if verification.passed else None
         return None
 
-    def whole(self, ours: Plan) -> Executable | None:
+    def whole(self, ours: Plan) -> Plan | None:
         """ONNX Runtime with the whole model; None where it takes more memory than it may, or the model is too large to be part of a program."""
-        if (self.trial.peak or 0) > (self.settings.memory_limit or inf):
-            return None
-        plan = whole_model(self.model, ours, self.trial.order)
-        return built(plan, self.cost) if plan else None
+        limited = (self.trial.peak or 0) > (self.settings.memory_limit or inf)
+        return None if limited else whole_model(self.model, ours, self.trial.order)
 
-    def again(self, candidates: Mapping[str, Executable], times: Mapping[str, Any], end: float, gains: bool = False) -> dict[str, Any]:
+    def again(self, candidates: Mapping[str, Executable | None], times: Mapping[str, Any], end: float, gains: bool = False) -> dict[str, Any]:
         """All candidates compared where time suffices: what surely beats what led before runs; where all parts but the losers `gains` in their
-        places, the program without these unless it is surely slower.
+        places, the program without these unless it is surely slower. ONNX Runtime with the whole model is None where it took long to load: what was
+        loaded as the reference stands for it.
 
         ONNX Runtime with the whole model, which is what the user has already, runs in any case where what leads is not surely faster than it and its
         median is no better, or where the times are too noisy to tell.
@@ -119,7 +123,11 @@ class Contest:
             takes = WHOLE in candidates and times["onnxruntime"].median < times[led].median
             return {**times, "runs": WHOLE, "optimized": times["onnxruntime"]} if takes else dict(times)
         own = {name: self.programs[name] for name in (OWN, self.incumbent) if name and name in self.programs}
-        found = self.trial.compare({**own, **candidates}, left)
+        found = self.trial.compare({**own, **{name: program for name, program in candidates.items() if program is not None}}, left)
+        if WHOLE in candidates and candidates[WHOLE] is None:
+            rounds: Comparison = found["rounds"]
+            samples = {**rounds.samples, WHOLE: rounds.samples["onnxruntime"]}
+            found = {**found, WHOLE: found["onnxruntime"], "rounds": replace(rounds, samples=samples)}
         name = best_of(list(candidates), led, found, gains, times["rounds"])
         if name == DERIVED and OWN in own and not gains and not found["rounds"].after(times["rounds"]).faster(DERIVED, OWN, NOISE):
             name = best_of([OWN, *(c for c in candidates if c == WHOLE)], OWN, found, earlier=times["rounds"])  # what was sure by chance is not
