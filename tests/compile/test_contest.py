@@ -134,7 +134,7 @@ def test_where_the_model_runs_whole_nothing_is_gained(held_s: float, tmp_path, m
     report = result.report
     assert report["runs"] == "whole model", report["notes"]
     assert [WHOLE in programs for programs in timed] == [False, held_s > 0]
-    assert np.isfinite(result.executable({"x": np.ones((1, 8), np.float32)})["y"]).all()
+    assert all(np.isfinite(y).all() for y in result.executable({"x": np.ones((1, 8), np.float32)}).values())
     assert report["totals"]["speedup"] <= 1.0
     assert report["totals"]["optimized_ms"] >= report["totals"]["onnxruntime_ms"]
 
