@@ -72,6 +72,7 @@ WRONG = [
     ({"time_bugdet": 3}, "no option 'time_bugdet'; did you mean 'time_budget'"),
     ({"weights": "frozen"}, "'frozen' is not one of constant, inputs"),
     ({"programs": 0}, "programs must be 1 or more"),
+    ({"sizes": "some"}, "sizes 'some' is not one of recurring, all"),
     ({"graph_budget": 0}, "graph_budget must be more than 0 seconds"),
     ({"backend": "cuda"}, "no option 'backend'"),
     ({"allow": "anything"}, "allow 'anything' is not one of"),

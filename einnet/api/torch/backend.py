@@ -63,7 +63,10 @@ def compiled(graph: GraphModule, inputs: Sequence[Any], *, options: Mapping[str,
         return split.forward  # type: ignore[no-any-return]
 
     whole = aot_autograd(fw_compiler=inference, inference_compiler=inference, decompositions=dict(decompositions()))(graph, list(inputs))
-    return Whole(whole, graph.forward, taken, allowance, slower=own.slower, **facts) if taken else graph.forward
+    if not taken:
+        return graph.forward  # type: ignore[no-any-return]
+    budget_s = min(own.graph_budget, settings.time_budget * len(taken))
+    return Whole(whole, graph.forward, taken, allowance, slower=own.slower, every=own.sizes == "all", made_s=budget_s, **facts)
 
 
 def constant_inputs(graph: GraphModule) -> set[str]:

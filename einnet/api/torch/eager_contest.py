@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+import warnings
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -21,16 +23,22 @@ class Whole:
 
     `compiled` is the graph in parts, `eager` as torch runs it: its operators are other ones than those that the parts are made of. The two are timed
     in turns once for each set of sizes, when the parts have been made; the inputs at the places that the graph `writes` are copies then.
+
+    The first sizes have programs at once. Of others nobody knows whether they come again: they run in eager mode until that has taken as long as
+    programs take to make, as skis are rented until the rent comes up to their price. Where `every` size is to have programs, they are made at once;
+    `made_s` is how long that may take, where a store had the first ones.
     """
 
     def __init__(
         self, compiled: Compiled, eager: Compiled, parts: Sequence[Part], allowance: Allowance, *,
-        dynamic: bool, writes: Collection[int], slower: bool,
+        dynamic: bool, writes: Collection[int], slower: bool, every: bool, made_s: float,
     ) -> None:  # fmt: skip
         self.compiled, self.eager, self.parts = compiled, eager, list(parts)
-        self.told: list[Told] = []
+        self._told: list[Told] = []
         self._allowance = allowance
-        self._dynamic, self._writes, self._fixed = dynamic, writes, slower
+        self._dynamic, self._writes, self._fixed, self._every = dynamic, writes, slower, every
+        self._made_s, self._price_s = made_s, 0.0
+        self._eager_s: dict[tuple[Any, ...], float] = {}
         self._chosen: dict[tuple[Any, ...], Compiled] = {}
         self._choosing = threading.Lock()
         live.add(self)
@@ -42,16 +50,42 @@ class Whole:
             return self.compiled(*args)
         key = tuple(a.shape if isinstance(a, torch.Tensor) else a for a in args) if self._dynamic else ()
         chosen = self._chosen.get(key)
-        return chosen(*args) if chosen is not None else self._first(key, args)
+        if chosen is not None:
+            return chosen(*args)
+        due = self._every or not self._chosen or self._eager_s.get(key, 0.0) >= self._price_s
+        return self._first(key, args) if due else self._waiting(key, args)
+
+    @property
+    def told(self) -> list[Told]:
+        """What became of the graph as a whole, where it does not run in parts."""
+        count = len(self._eager_s.keys() - self._chosen.keys())
+        operators = sum(part.operators for part in self.parts)
+        return [*self._told, *([Told("the graph", operators, "eager", f"for {count} further sets of sizes: {self._until}")] if count else [])]
+
+    @property
+    def _until(self) -> str:
+        return f"calls of the same sizes have to take {self._price_s:.3g} s there first, as long as programs take to make (sizes='all': at once)"
 
     def _first(self, key: tuple[Any, ...], args: Sequence[Any]) -> Any:
-        """The first call for these sizes makes the parts' programs, and chooses."""
+        """A call for sizes without programs makes the parts', and chooses."""
+        begin = time.perf_counter()
         found = self.compiled(*args)
         if self._choosing.acquire(blocking=False):
             try:
                 self._chosen[key] = self._faster(args)
+                stored = any(part.told[-1].stored for part in self.parts if part.told)
+                self._price_s = max(self._price_s, time.perf_counter() - begin, self._made_s if stored else 0.0)
             finally:
                 self._choosing.release()
+        return found
+
+    def _waiting(self, key: tuple[Any, ...], args: Sequence[Any]) -> Any:
+        """A call in eager mode, which counts towards programs for these sizes."""
+        if not self._eager_s:
+            warnings.warn(f"einnet: sizes that differ from the first ones run in eager mode: {self._until}", RuntimeWarning, stacklevel=2)
+        begin = time.perf_counter()
+        found = self.eager(*args)
+        self._eager_s[key] = self._eager_s.get(key, 0.0) + time.perf_counter() - begin
         return found
 
     def _faster(self, args: Sequence[Any]) -> Compiled:
@@ -63,7 +97,7 @@ class Whole:
         if faster:
             return self.compiled
         operators = sum(part.operators for part in self.parts)
-        self.told.append(Told("the graph", operators, "eager", "as a whole it is no slower there", eager_ms, einnet_ms))
+        self._told.append(Told("the graph", operators, "eager", "as a whole it is no slower there", eager_ms, einnet_ms))
         return self.eager
 
 

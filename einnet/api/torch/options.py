@@ -10,7 +10,7 @@ from typing import Any
 from einnet.errors import UsageError
 from einnet.search.settings import Arguments, Settings, chosen
 
-WEIGHTS = ("constant", "inputs")
+WEIGHTS, SIZES = ("constant", "inputs"), ("recurring", "all")
 SEARCH = (
     "allow", "certified", "cpu", "fresh", "max_depth", "max_error", "memory_limit", "rules", "seed", "strict_nan", "tested", "threads", "time_budget",
     "workers",
@@ -34,6 +34,8 @@ class Options:
     store      False keeps programs out of the cache folder, and does not look for them there
     graph_budget   seconds for which one call of a graph waits for programs, those of all parts together; what is not ready then stays in eager mode
     programs   most programs of one part, for as many sizes and sets of weights; what comes after them runs in eager mode
+    sizes      "recurring": other sizes than the first have programs when calls of them have taken as long in eager mode as programs take to make;
+               "all": at once
     trivial    a part that takes less than so many microseconds in eager mode stays there
     slower     True keeps programs that are slower than eager mode, for tests
     """
@@ -43,6 +45,7 @@ class Options:
     store: bool = True
     graph_budget: float = GRAPH_BUDGET
     programs: int = 8
+    sizes: str = "recurring"
     trivial: float = 50.0
     slower: bool = False
 
@@ -51,6 +54,8 @@ class Options:
             raise UsageError(f"graph_budget must be more than 0 seconds, not {self.graph_budget}")
         if self.weights not in WEIGHTS:
             raise UsageError(f"weights {self.weights!r} is not one of {', '.join(WEIGHTS)}")
+        if self.sizes not in SIZES:
+            raise UsageError(f"sizes {self.sizes!r} is not one of {', '.join(SIZES)}")
         if self.programs < 1:
             raise UsageError(f"programs must be 1 or more, not {self.programs}")
 

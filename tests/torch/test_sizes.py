@@ -1,0 +1,90 @@
+"""Sizes other than the first: programs are made for those that come again."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install -e '.[torch]')")
+pytest.importorskip("onnxscript", reason="onnxscript is not installed (pip install -e '.[torch]')")
+
+from einnet.api.torch import eager_contest  # noqa: E402
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> list[eager_contest.Whole]:
+    """The graphs that are compiled in the test."""
+    found: list[eager_contest.Whole] = []
+    begin = eager_contest.Whole.__init__
+
+    def noted(self: eager_contest.Whole, *args: Any, **more: Any) -> None:
+        begin(self, *args, **more)
+        found.append(self)
+
+    monkeypatch.setattr(eager_contest.Whole, "__init__", noted)
+    return found
+
+
+def made(graph: eager_contest.Whole) -> int:
+    """How many sets of sizes programs were made for."""
+    return sum(len(part.told) for part in graph.parts)
+
+
+def waits(graph: eager_contest.Whole) -> list[str]:
+    return [told.why for told in graph.told if "further sets" in told.why]
+
+
+def rows(n: int) -> Any:
+    return torch.randn(n, 64)
+
+
+def test_other_sizes_wait_until_they_have_paid_for_programs(compile_kept, graphs: list[eager_contest.Whole]) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8)).eval()
+    with torch.no_grad(), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        fast = compile_kept(model, dynamic=True, slower=False, trivial=0.0)
+        for n in (4, 4, 5, 5, 6):
+            x = rows(n)
+            torch.testing.assert_close(fast(x), model(x))
+        (graph,) = graphs
+        assert made(graph) == 1 and graph._price_s > 0
+        assert [str(w.message).count("sizes='all'") for w in said if "sizes that differ" in str(w.message)] == [1]
+        assert len(waits(graph)) == 1 and waits(graph)[0].startswith("for 2 further sets of sizes")
+        graph._eager_s = dict.fromkeys(graph._eager_s, graph._price_s)
+        x = rows(5)
+        torch.testing.assert_close(fast(x), model(x))
+        assert made(graph) == 2 and waits(graph)[0].startswith("for 1 further sets of sizes")
+        fast(rows(7))
+        assert made(graph) == 2
+
+
+def test_all_sizes_have_programs_at_once_where_that_is_asked_for(compile_kept, graphs: list[eager_contest.Whole]) -> None:
+    model = torch.nn.Linear(64, 64).eval()
+    with torch.no_grad():
+        fast = compile_kept(model, dynamic=True, slower=False, trivial=0.0, sizes="all")
+        for n in (4, 5):
+            fast(rows(n))
+    assert made(graphs[0]) == 2 and not waits(graphs[0])
+
+
+def test_a_graph_of_fixed_sizes_waits_for_nothing(compile_kept, graphs: list[eager_contest.Whole]) -> None:
+    """Dynamo makes another one for the second sizes, whose first ones these are."""
+    model = torch.nn.Linear(64, 64).eval()
+    with torch.no_grad():
+        fast = compile_kept(model, slower=False, trivial=0.0)
+        for n in (4, 4, 5):
+            fast(rows(n))
+    assert [made(graph) for graph in graphs] == [1, 1] and not any(map(waits, graphs))
+
+
+def test_programs_of_a_store_cost_what_making_them_may_take(compile_kept, graphs: list[eager_contest.Whole], tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("EINNET_CACHE", str(tmp_path))
+    model = torch.nn.Linear(64, 64).eval()
+    for _ in range(2):
+        torch._dynamo.reset()
+        with torch.no_grad():
+            compile_kept(model, dynamic=True, slower=False, trivial=0.0, store=True, time_budget=1000.0, graph_budget=700.0)(rows(4))
+    first, second = graphs
+    assert first._price_s < 700 <= second._price_s
