@@ -25,6 +25,11 @@ class FileMemory(mmap.mmap):
     file: IO[bytes]
     stamp: tuple[int, int]
 
+    def __del__(self) -> None:
+        """Close the file, which nobody else has."""
+        if hasattr(self, "file"):
+            self.file.close()
+
     def check(self) -> None:
         """Raise ModelError where the file was written since."""
         if stamp(os.fstat(self.file.fileno())) != self.stamp:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from math import inf
@@ -303,6 +304,16 @@ def test_a_large_model_is_in_memory_once_while_it_is_read_and_hardly_while_its_d
     weights = 7 * 4 * 1536**2
     reading, rest = (int(n) / weights for n in done.stdout.split())
     assert reading < 1.7 and rest < 0.7, done.stdout
+
+
+def test_a_file_is_closed_when_nothing_of_it_is_in_use(path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    memory = memory_of(path)
+    values, file = np.frombuffer(memoryview(memory)[:8], np.uint8), memory.file
+    del memory
+    assert not file.closed and values.sum() > 0
+    del values
+    gc.collect()
+    assert file.closed and not [w for w in recwarn if w.category is ResourceWarning]
 
 
 def test_only_memory_of_a_file_is_let_go(path: Path) -> None:

@@ -315,6 +315,73 @@ def test_what_a_graph_writes_is_written_once_a_call_also_when_it_is_timed(compil
     assert [t.part for t in told() if t.part == "the graph"] == ([] if faster else ["the graph"])
 
 
+def test_a_counter_that_every_call_adds_to_stays_in_its_table_while_the_graph_is_timed(compile_kept):
+    """As that of a cache of fixed size, in which a model that generates text writes keys and values."""
+
+    class Cache(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(64, 64)
+            self.register_buffer("table", torch.zeros(6, 64))
+            self.register_buffer("at", torch.zeros(1, dtype=torch.int64))
+
+        def forward(self, x: Any) -> Any:
+            self.table.index_copy_(0, self.at, self.layer(x))
+            self.at.add_(1)
+            return torch.softmax(self.table @ self.table.T, 1) @ self.table
+
+    model, other = Cache(), Cache()
+    other.load_state_dict(model.state_dict())
+    fast = compile_kept(model, slower=False)
+    with torch.no_grad():
+        for _ in range(5):
+            x = torch.randn(1, 64)
+            close(fast(x), other(x))
+            close(model.table, other.table)
+            close(model.at, other.at)
+
+
+def test_a_size_that_is_asked_of_a_tensor_cuts_no_part(compile_kept, told):
+    def step(x: Any, y: Any) -> Any:
+        z = torch.tanh(torch.cat([x, y, y]) @ x.T)
+        return torch.softmax(z.reshape(z.size(0), z.shape[1]) / z.numel(), 1) @ torch.ones(z.shape[1], z.shape[0] * 2) + z.shape[0]
+
+    fast = compile_kept(step, dynamic=True)
+    with torch.no_grad():
+        for n, m in ((3, 4), (5, 2)):
+            x, y = torch.randn(n, 6), torch.randn(m, 6)
+            close(fast(x, y), step(x, y))
+    assert [(t.part, t.runs) for t in told()] == [("part 0", "einnet")] * 2, told()
+
+
+def test_sizes_are_written_from_those_of_inputs():
+    """Sums and products of them; what else there is stays as it is asked for."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from einnet.api.torch.sizes import ASKED, from_inputs
+
+    def asks(x: Any, y: Any) -> Any:
+        size = torch.ops.aten.sym_size.int
+        z, half = torch.cat([x, y, y]), torch.ops.aten.slice.Tensor(y, 0, 0, 9223372036854775807, 2)
+        return z * size(z, 0), z * (size(z, 1) * torch.ops.aten.sym_numel.default(z)), half * size(half, 0), x.view(size(x, 0), 4) + size(x, 1)
+
+    x, y = torch.randn(3, 4), torch.randn(5, 4)
+    graph = make_fx(asks, tracing_mode="symbolic")(x, y)
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    sizes = {str(n): n for node in inputs for n in node.meta["val"].shape if isinstance(n, torch.SymInt)}
+    for name, size in sizes.items():
+        with graph.graph.inserting_before(inputs[0]):
+            graph.graph.placeholder(name).meta["val"] = size
+    before = sum(node.target in ASKED for node in graph.graph.nodes)
+    from_inputs(graph)
+    graph.graph.lint()
+    graph.recompile()
+    left = [str(node.meta["val"]) for node in graph.graph.nodes if node.target in ASKED]
+    assert before == 5 and len(left) == 1 and "//2" in left[0]
+    for found, wanted in zip(graph(*(size.node.hint for size in sizes.values()), x, y), asks(x, y), strict=True):
+        close(found, wanted)
+
+
 def test_statistics_of_a_batch_in_training_mode_are_torchs(compile_kept, told):
     model, other = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
     other.load_state_dict(model.state_dict())

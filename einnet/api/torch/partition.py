@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_map
 
 from einnet.api.torch.halves import HALVES, WIDE
 from einnet.api.torch.simpler import simpler
+from einnet.api.torch.sizes import from_inputs
 
 Node = Any
 GraphModule = Any
@@ -189,6 +190,7 @@ def without_last_views(nodes: Iterable[Node]) -> list[Node]:
 
 def partition(graph: GraphModule) -> tuple[GraphModule, list[str], dict[str, str]]:
     """The graph with the parts that are taken as submodules, their names in order, and by operator why it is not taken."""
+    from_inputs(graph)
     support = Support()
     partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
     taken = [Partition(n, without_last_views(p.nodes)) for n, p in enumerate(partitioner.propose_partitions())]
