@@ -6,7 +6,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -70,10 +70,11 @@ class Whole:
     def _first(self, key: tuple[Any, ...], args: Sequence[Any]) -> Any:
         """A call for sizes without programs makes the parts', and chooses."""
         begin = time.perf_counter()
+        given = {n: args[n].clone() for n in self._writes}  # before it is written
         found = self.compiled(*args)
         if self._choosing.acquire(blocking=False):
             try:
-                self._chosen[key] = self._faster(args)
+                self._chosen[key] = self._faster(args, given)
                 stored = any(part.told[-1].stored for part in self.parts if part.told)
                 self._price_s = max(self._price_s, time.perf_counter() - begin, self._made_s if stored else 0.0)
             finally:
@@ -89,10 +90,10 @@ class Whole:
         self._eager_s[key] = self._eager_s.get(key, 0.0) + time.perf_counter() - begin
         return found
 
-    def _faster(self, args: Sequence[Any]) -> Compiled:
+    def _faster(self, args: Sequence[Any], given: Mapping[int, Any]) -> Compiled:
+        """What runs from now on, by calls with these arguments, in which the inputs that the graph writes are as they were `given`."""
         if not any(told.runs == "einnet" for part in self.parts for told in part.told):
             return self.eager
-        given = {n: args[n].clone() for n in self._writes}
         copies = [given[n].clone() if n in given else a for n, a in enumerate(args)]
 
         def call(graph: Compiled) -> Any:
