@@ -239,6 +239,12 @@ def test_further_draws_are_no_draws_that_were_tried() -> None:
     assert len(set(normal)) == len(normal) == rounded_products.SEEDS + rounded_products.FURTHER
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_places_that_are_all_0_stay_so_in_other_draws(first: int) -> None:
+    every = further_inputs({"at": np.full(9, first), "x": np.ones(9, np.float32)}, 0)
+    assert any(d["at"].any() for d in every) is bool(first) and len({d["x"].tobytes() for d in every}) == len(every)
+
+
 @needs_bf16
 def test_each_draw_is_compared_with_float32(program: Executable) -> None:
     draws = [random_inputs(program.plan, seed) for seed in range(5)]

@@ -159,6 +159,26 @@ def test_inputs_are_such_that_a_model_gives_numbers(name: str, tmp_path: Path) -
     assert result.save(tmp_path / "p.onnx").exists()
 
 
+def test_places_are_0_where_a_model_takes_no_others(tmp_path: Path) -> None:
+    """Rows are written from a place on, as into a cache of fixed size: only from the first one on all of them have room."""
+    nodes = [
+        helper.make_node("Add", ["at", "rows"], ["places"]), helper.make_node("Unsqueeze", ["places", "last"], ["each"]),
+        helper.make_node("MatMul", ["x", "w"], ["new"]), helper.make_node("ScatterND", ["table", "each", "new"], ["whole"]),
+        helper.make_node("Tanh", ["whole"], ["y"]),
+    ]  # fmt: skip
+    held = {"rows": np.arange(6), "last": np.array([1]), "w": np.ones((8, 8), np.float32)}
+    at = helper.make_tensor_value_info("at", onnx.TensorProto.INT64, [1])
+    cache = model(nodes, [value("table", 6, 8), at, value("x", 6, 8)], [value("y", 6, 8)], held)
+    given = {"table": np.zeros((6, 8), np.float32), "at": np.array([1]), "x": np.ones((6, 8), np.float32)}
+    session = Session(cache.SerializeToString(), 1)
+    found, outputs = where_defined(session, given)
+    assert found["at"] == 0 and found["x"] is given["x"] and np.isfinite(outputs["y"]).all()
+    with pytest.raises(UsageError, match="cannot run"):
+        where_defined(lambda values: session({**values, "at": np.array([7])}), given)
+    for seed in range(4):
+        assert einnet.optimize(cache, seed=seed, max_error=1e-2, **SHORT).report["verification"]["passed"]
+
+
 def test_a_model_whose_results_are_nan_is_kept_whole_and_not_compared(tmp_path: Path) -> None:
     roots = [helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["n"]), helper.make_node("Sqrt", ["n"], ["y"])]
     result = einnet.optimize(model(roots, [value("x", 2, 3)], [value("y", 2, 3)]), **SHORT)

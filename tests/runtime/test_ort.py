@@ -13,7 +13,7 @@ from einnet.errors import BackendError, UsageError
 from einnet.graph.dtypes import NUMPY
 from einnet.instantiate.kernels import dense_view
 from einnet.runtime import machine, ort
-from einnet.runtime.ort import Baseline, OpaqueNode, Session
+from einnet.runtime.ort import STOP, Baseline, OpaqueNode, Session
 from tests.runtime.plans import opaque
 
 X, Y = dense_view("x", (3, 4)), dense_view("y", (4, 3))
@@ -157,6 +157,22 @@ def test_a_large_model_is_read_from_a_file_that_is_gone_afterwards(monkeypatch: 
     assert session.outputs
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no folder"))
     assert Session(TRANSPOSE.model, 1).outputs, "where nothing can be written it takes the bytes"
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_threads_of_a_node_wait_within_a_run_alone_where_others_compute_beside_it(stops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OpaqueNode, "stops", stops)
+    inputs, outputs = [VALUES.astype(np.float32)], [np.zeros(VALUES.T.shape, np.float32)]
+    for spin in (False, True):
+        node = OpaqueNode(TRANSPOSE.model, inputs, outputs, 1, "Transpose", spin=spin)
+        assert node.session is not None
+        options = node.session.session.get_session_options()
+        assert options.get_session_config_entry("session.intra_op.allow_spinning") == str(int(spin))
+        if spin and stops:
+            assert options.get_session_config_entry(STOP[0]) == "1"
+        else:
+            with pytest.raises(RuntimeError, match=STOP[0]):
+                options.get_session_config_entry(STOP[0])
 
 
 def test_a_baseline_runs_in_a_session_that_is_there_until_it_rests() -> None:

@@ -15,6 +15,7 @@ from einnet.api.torch.part import Part
 from einnet.api.torch.partition import decompositions, partition
 from einnet.api.torch.waiting import Allowance
 from einnet.errors import EinNetError
+from einnet.runtime.ort import OpaqueNode
 
 NAME = "einnet"
 
@@ -43,6 +44,7 @@ def compiled(graph: GraphModule, inputs: Sequence[Any], *, options: Mapping[str,
             raise EinNetError(TRAINING.removeprefix("einnet: "))
         warnings.warn(TRAINING, RuntimeWarning, stacklevel=2)
         return graph.forward  # type: ignore[no-any-return]
+    OpaqueNode.stops = True  # torch's own operators run between the parts, and between calls
     taken: list[Part] = []
     allowance = Allowance(own.graph_budget)
     facts: dict[str, Any] = {}

@@ -84,9 +84,10 @@ def further_inputs(inputs: Values, seed: int) -> list[Values]:
 
 
 def others_like(inputs: Values, seeds: Iterable[int]) -> list[Values]:
-    """Standard normal draws of the names, shapes and types of some inputs."""
+    """Standard normal draws of the names, shapes and types of some inputs; places that are all 0 stay so, since the model may take no others."""
     kinds = [(name, x.shape, dtype_name(x.dtype) or "f32") for name, x in inputs.items()]
-    return [random_values(kinds, seed) for seed in seeds]
+    first = {name: x for name, x in inputs.items() if x.dtype.kind in "iu" and not x.any()}
+    return [{**random_values(kinds, seed), **first} for seed in seeds]
 
 
 @dataclass
