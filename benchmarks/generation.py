@@ -4,8 +4,8 @@
 
 Models have the sizes of published ones and random weights. What generates is transformers' `generate`, greedily, with a cache of fixed size
 (`static`) or one that grows (`dynamic`); the model's forward is compiled. Each engine has a process of its own, in which it and eager mode take
-turns; `first_s` is the first text with each, all that is made included. A row is written when it is done, and one that is there already is left out
-unless `--fresh`. Exit code 1 where tokens differ.
+turns; `first_s` is the first text with each, all that is made included: nothing is taken from a cache. What is there already is left out unless
+`--fresh`. Exit code 1 where tokens differ.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def prompt(words: int) -> dict[str, Any]:
 def measure(name: str, cache: str, engine: str, tokens: int, threads: int, options: Mapping[str, float]) -> Row:
     """One engine beside eager mode, in this process: ms of a text, the seconds of the first one, and whether the tokens are eager mode's."""
     import torch
+    import torch._inductor.config
 
     import einnet.api.torch  # noqa: F401
 
@@ -93,7 +94,8 @@ def measure(name: str, cache: str, engine: str, tokens: int, threads: int, optio
     if cache == "static":
         asked |= {"cache_implementation": "static", "disable_compile": True}
     eager = model.forward
-    compiled = torch.compile(eager, backend=engine, options=dict(options) if engine == "einnet" else None)
+    torch._inductor.config.force_disable_caches = True
+    compiled = torch.compile(eager, backend=engine, options={**options, "store": False} if engine == "einnet" else None)
 
     def text(forward: Any) -> tuple[Any, float]:
         model.forward = forward
@@ -153,14 +155,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked, machine = {"tokens": given.tokens, "threads": given.threads, **budgets}, description()
     cases: list[Row] = read(given.output)["cases"] if given.output.exists() else []
     for name in given.models or MODELS:
-        if not given.fresh and known(given.output, called(name, given.cache), asked):
-            continue
-        found = {}
+        before = [] if given.fresh or not known(given.output, called(name, given.cache), asked) else cases
+        found = dict(next((case["engines"] for case in before if case["name"] == called(name, given.cache)), {}))
         for engine in ENGINES:
+            if engine in found:
+                continue
             orders = (name, given.cache, engine, given.tokens, given.threads, budgets)
             found[engine] = by_row.apart("benchmarks.generation", orders, f"{name}, {engine}")
             print(f"{called(name, given.cache)}, {engine}: {found[engine]['speedup']:.2f}x of eager mode", file=sys.stderr, flush=True)
-        case = {"name": called(name, given.cache), "asked": asked, "engines": found}
+        case = {"name": called(name, given.cache), "asked": asked, "engines": {engine: found[engine] for engine in ENGINES}}
         cases = keep(given.output, machine, case, (called(n, cache) for n in MODELS for cache in CACHES))
         given.output.with_suffix(".md").write_text(table(cases, machine["cpu"]))
     print(table(cases, machine["cpu"]))
