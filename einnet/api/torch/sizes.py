@@ -6,11 +6,12 @@ import operator
 from functools import reduce
 from typing import Any
 
-import sympy
 import torch
 
 Node = Any
 GraphModule = Any
+Expression = Any
+"""Of sympy, as torch has it for a size."""
 
 ASKED = (torch.ops.aten.sym_size.int, torch.ops.aten.sym_numel.default)
 """Operators that give a size of a tensor."""
@@ -32,9 +33,9 @@ def from_inputs(graph: GraphModule) -> None:
             graph.graph.erase_node(node)
 
 
-def expression(size: Any) -> sympy.Expr | None:
+def expression(size: Any) -> Expression | int | None:
     """What torch knows of a size: a number, or an expression of symbols."""
-    return sympy.Integer(size) if isinstance(size, int) else size.node.expr if isinstance(size, torch.SymInt) else None
+    return size if isinstance(size, int) else size.node.expr if isinstance(size, torch.SymInt) else None
 
 
 def _put(node: Node, number: int) -> None:
@@ -49,19 +50,19 @@ class _Writer:
 
     def __init__(self, graph: GraphModule) -> None:
         self.graph = graph.graph
-        self.known: dict[sympy.Expr, Node] = {}
+        self.known: dict[Expression, Node] = {}
         for node in self.graph.nodes:
             found = expression(node.meta.get("val")) if node.op == "placeholder" else None
-            if isinstance(found, sympy.Symbol):
+            if getattr(found, "is_Symbol", False):
                 self.known.setdefault(found, node)
         self.first = next(node for node in self.graph.nodes if node.op != "placeholder")
 
-    def size(self, wanted: sympy.Expr | None) -> Node | int | None:
+    def size(self, wanted: Expression | int | None) -> Node | int | None:
         """The node that gives a size, or a number; None where it is no sum and no product of sizes among the inputs."""
-        if wanted is None or wanted.is_Integer:
+        if wanted is None or isinstance(wanted, int) or wanted.is_Integer:
             return None if wanted is None else int(wanted)
         if wanted not in self.known:
-            call = {sympy.Add: operator.add, sympy.Mul: operator.mul}.get(wanted.func)
+            call = operator.add if wanted.is_Add else operator.mul if wanted.is_Mul else None
             parts = [self.size(part) for part in wanted.args] if call else []
             if not call or any(part is None for part in parts):
                 return None
