@@ -120,6 +120,7 @@ def test_where_the_model_runs_whole_nothing_is_gained(held_s: float, tmp_path, m
     """However the samples of the session and of the same session in a program fall out; a session that is kept stands for that in a program."""
     monkeypatch.setenv("EINNET_CACHE", str(tmp_path))
     monkeypatch.setattr("einnet.evidence.comparison.verify.HELD_S", held_s)
+    monkeypatch.setattr("einnet.evidence.comparison.verify.HELD_SHARE", 0.0)
     monkeypatch.setattr("einnet.evidence.comparison.verify.fits", lambda _: True)
     timed: list[set[str]] = []
 
@@ -144,6 +145,7 @@ def test_a_session_that_is_kept_stands_for_none_where_ours_is_surely_faster(tmp_
     """Nothing is loaded for a program of the whole model, which would run nowhere."""
     monkeypatch.setenv("EINNET_CACHE", str(tmp_path))
     monkeypatch.setattr("einnet.evidence.comparison.verify.HELD_S", 0.0)
+    monkeypatch.setattr("einnet.evidence.comparison.verify.HELD_SHARE", 0.0)
     monkeypatch.setattr("einnet.evidence.comparison.verify.fits", lambda _: True)
     monkeypatch.setattr(Trial, "compare", lambda *_: {**times(original=4e-6, optimized=4e-6, onnxruntime=9e-6), "once": False})
     monkeypatch.setattr(decide, "weighed", lambda *_: InPlace())

@@ -38,6 +38,7 @@ def test_one_session_serves_both_where_it_took_long_and_there_is_room(
     program = einnet.optimize(model, derive=False, time_budget=2, threads=1, force=0).executable
     sessions.clear()
     monkeypatch.setattr(verify, "HELD_S", held_s)
+    monkeypatch.setattr(verify, "HELD_SHARE", 0.0)
     monkeypatch.setattr(verify, "fits", lambda _: room)
     trial = Trial(model, load(model), Settings(threads=1), random_inputs(model, 0))
     assert (trial.session is not None) == (held_s == 0.0 and room)
@@ -50,3 +51,13 @@ def test_one_session_serves_both_where_it_took_long_and_there_is_room(
     if not later:
         assert trial.session is None
     assert all(np.isfinite(y).all() for y in trial.own.values())
+
+
+@pytest.mark.parametrize("budget", [1e-6, 1e6])
+def test_a_session_is_kept_where_it_took_a_share_of_the_budget(budget: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is memory that buys time."""
+    model = two_outputs()
+    monkeypatch.setattr(verify, "HELD_S", 0.0)
+    monkeypatch.setattr(verify, "fits", lambda _: True)
+    trial = Trial(model, load(model), Settings(threads=1, time_budget=budget), random_inputs(model, 0))
+    assert (trial.session is not None) is (budget < 1)

@@ -86,8 +86,9 @@ NOISE = 0.01
 RUNS = 2
 """From its second run on, ONNX Runtime holds what the first one took, and a block that it has planned by it, beside what it has loaded."""
 
-HELD_S = 1.0
-"""Seconds of making a session and running the model once from which on the session is kept for the comparison, where there is room."""
+HELD_S, HELD_SHARE = 1.0, 0.05
+"""Seconds of making a session and running the model once, and their share of the time budget, from which on the session is kept for the comparison,
+where there is room: meanwhile the model is in memory once more."""
 
 WHOLE = "whole"
 """The name of a program of one kernel, the whole model in ONNX Runtime."""
@@ -254,7 +255,8 @@ class Trial:
             self.peak, self.held = max(loading.nbytes, loading.left + running.nbytes), loading.left + RUNS * running.nbytes
         self.seconds, self.rounding = ran - begin, 0.0
         rounds = rounds_factors(model)
-        held = not rounds and self.seconds >= HELD_S and fits(2 * (self.held or inf))
+        long = self.seconds >= max(HELD_S, HELD_SHARE * settings.time_budget)
+        held = long and not rounds and fits(2 * (self.held or inf))
         self.session = session if held else None
         self.again_s = ran - loaded if held else self.seconds
         if rounds:
