@@ -60,8 +60,8 @@ class Whole:
     def told(self) -> list[Told]:
         """What became of the graph as a whole, where it does not run in parts."""
         count = len(self._eager_s.keys() - self._chosen.keys())
-        operators = sum(part.operators for part in self.parts)
-        return [*self._told, *([Told("the graph", operators, "eager", f"for {count} further sets of sizes: {self._until}")] if count else [])]
+        waiting = Told("the graph", self._allowance.operators, "eager", f"for {count} further sets of sizes: {self._until}")
+        return [*self._told, waiting] if count else list(self._told)
 
     @property
     def _until(self) -> str:
@@ -105,8 +105,7 @@ class Whole:
             faster, eager_ms, einnet_ms = in_turns(lambda: call(self.eager), lambda: call(self.compiled), max(p.awake_s for p in self.parts))
         if faster:
             return self.compiled
-        operators = sum(part.operators for part in self.parts)
-        self._told.append(Told("the graph", operators, "eager", "as a whole it is no slower there", eager_ms, einnet_ms))
+        self._told.append(Told("the graph", self._allowance.operators, "eager", "as a whole it is no slower there", eager_ms, einnet_ms))
         return self.eager
 
 

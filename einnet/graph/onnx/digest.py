@@ -6,7 +6,7 @@ import hashlib
 
 import onnx
 
-from einnet.graph.onnx.mapped import LARGEST, serialised_in_pieces
+from einnet.graph.onnx.mapped import LARGEST, forget_place, serialised_in_pieces
 from einnet.graph.onnx.read import Source, bytes_of, in_pieces
 
 
@@ -24,8 +24,7 @@ def digest(model: Source) -> str | None:
     for field in ("doc_string", "producer_name", "producer_version", "metadata_props", "model_version", "domain", "ir_version"):
         proto.ClearField(field)
     for weight in proto.graph.initializer:
-        weight.ClearField("data_location")
-        weight.ClearField("external_data")
+        forget_place(weight)
     for part in (proto.graph, *proto.functions):
         for field in ("doc_string", "metadata_props", "value_info"):
             part.ClearField(field)

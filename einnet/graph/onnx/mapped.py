@@ -85,6 +85,12 @@ def is_beside(weight: onnx.TensorProto) -> bool:
     return bool(weight.data_location == onnx.TensorProto.EXTERNAL)
 
 
+def forget_place(weight: onnx.TensorProto) -> None:
+    """Say no more that its values lie in another file."""
+    weight.ClearField("data_location")
+    weight.ClearField("external_data")
+
+
 def _inside(folder: Path, place: str) -> memoryview | None:
     """The bytes of a file of a folder; None for what is none, for an empty one, and for one that a path or a link has elsewhere."""
     path = folder / place
@@ -117,8 +123,7 @@ def parted(model: ir.Model) -> Mapped:
             model.graph.initializers[name].const_value = weight
     for apart in proto.graph.initializer:
         if apart.name in values:
-            apart.ClearField("data_location")
-            apart.ClearField("external_data")
+            forget_place(apart)
     return Mapped(proto, values)
 
 
@@ -224,8 +229,7 @@ def whole_in_pieces(proto: onnx.ModelProto, values: Mapping[str, memoryview]) ->
     whole.CopyFrom(proto)
     for weight in whole.graph.initializer:
         if weight.name in values:
-            weight.ClearField("data_location")
-            weight.ClearField("external_data")
+            forget_place(weight)
     return serialised_in_pieces(whole, values)
 
 

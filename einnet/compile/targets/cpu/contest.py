@@ -88,12 +88,7 @@ class Contest:
             times = self.again(candidates, times, end, in_place.gains)
         times = defended(times, self.incumbent)
         decided = self.narrower if times["runs"] == NARROWER and self.narrower else settled(outcome, times["runs"], without)
-        program = {**self.programs, **candidates}[times["runs"]]
-        if program is None:
-            assert whole is not None
-            self.trial.session = None  # it and that of the program may be more than there is room for
-            program = built(whole, self.cost)
-        return Decision(decided, program, times)
+        return Decision(decided, {**self.programs, **candidates}[times["runs"]] or self.loaded(whole), times)
 
     def mixed(self, outcome: Outcome, until: float) -> Executable | None:
         """The program without the parts that lose; None if nothing derived is left, or it is wrong."""
@@ -109,6 +104,12 @@ class Contest:
         """ONNX Runtime with the whole model; None where it takes more memory than it may, or the model is too large to be part of a program."""
         limited = (self.trial.peak or 0) > (self.settings.memory_limit or inf)
         return None if limited else whole_model(self.model, ours, self.trial.order)
+
+    def loaded(self, whole: Plan | None) -> Executable:
+        """The program of the whole model, in place of the session that stood for it: both may be more than there is room for."""
+        assert whole is not None
+        self.trial.session = None
+        return built(whole, self.cost)
 
     def again(self, candidates: Mapping[str, Executable | None], times: Mapping[str, Any], end: float, gains: bool = False) -> dict[str, Any]:
         """All candidates compared where time suffices: what surely beats what led before runs; where all parts but the losers `gains` in their
