@@ -188,6 +188,29 @@ def test_other_element_types_stay_in_eager_mode(kind, compile_kept, told):
     assert told() == []
 
 
+@pytest.mark.parametrize("pieces", [lambda x: x.split(16, 1), lambda x: x.chunk(2, 1), lambda x: x.view(5, 2, 16).unbind(1)])
+def test_a_part_reads_one_piece_of_a_split_and_another_is_an_output(pieces, compile_kept, told):
+    """The split stays in the part for the one and stands behind it for the other: a list is no result of a part."""
+
+    class Halves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.outer = nn.Linear(8, 32), nn.Linear(16, 4)
+
+        def forward(self, x: Any) -> Any:
+            h = self.inner(x)
+            gate, kept = pieces(h)
+            return self.outer(gate.relu()), kept, h
+
+    model, x = Halves().eval(), image(5, 8)
+    with torch.no_grad():
+        got, wanted = compile_kept(model)(x), model(x)
+    for one, other in zip(got, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+    assert [t.runs for t in told()] == ["einnet"]
+    assert got[1].data_ptr() - got[2].data_ptr() == wanted[1].data_ptr() - wanted[2].data_ptr()  # the output lies in another, as in eager mode
+
+
 def test_what_is_not_taken_stands_between_parts_that_are(compile_kept, told):
     def call(x: Any) -> Any:
         y = (x @ x).relu()

@@ -180,11 +180,22 @@ def views(node: Node) -> bool:
 
 
 def without_last_views(nodes: Iterable[Node]) -> list[Node]:
-    """The nodes of a part without the views that nothing in it reads: they cost nothing, and what aliases what stays as it is."""
+    """The nodes of a part without the views that nothing in it reads: they cost nothing, and what aliases what stays as it is.
+
+    Of a view that is read within the part and outside (a piece of a split, whose other pieces are results, reads such a one, too) there is one more,
+    behind the part.
+    """
     kept = dict.fromkeys(nodes)
     for node in sorted(kept, reverse=True):
         if views(node) and not any(user in kept for user in node.users):
             del kept[node]
+    for node in sorted(kept, reverse=True):
+        outside = [user for user in node.users if user not in kept]
+        if views(node) and outside:
+            with node.graph.inserting_after(node):
+                again = node.graph.node_copy(node)
+            for user in outside:
+                user.replace_input_with(node, again)
     return list(kept)
 
 
