@@ -75,6 +75,42 @@ def test_order_keeps_producers_first():
     assert [type(run[0]) for run in runs] == [Node, Opaque, Node, Opaque]
 
 
+def test_parts_of_a_model_that_have_nothing_in_common_stay_apart():
+    """Each can be run without the other; a weight is nothing that they have in common."""
+    nodes = [running("x", "a"), running("u", "b"), helper.make_node("Add", ["a", "w"], ["y"]), helper.make_node("Mul", ["b", "w"], ["v"]),
+             running("y", "z"), running("y", "zz", p=1), running("v", "t")]  # fmt: skip
+    made = model(nodes, ("z", "zz", "t"))
+    made.graph.input.append(helper.make_tensor_value_info("u", TensorProto.FLOAT, [3, 4]))
+    made.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((3, 4), np.float32), "w"))
+    program = join_opaque(load(made))
+    assert [sorted(t.name for t in n.outputs) for n in program.nodes if isinstance(n, Opaque)] == [["a"], ["b"], ["z", "zz"], ["t"]]
+    plan = assembled(program)
+    given = {name: np.random.default_rng(n).standard_normal((3, 4)).astype(np.float32) for n, name in enumerate("xu")}
+    wanted = Session(made.SerializeToString(), 1)(given)
+    for names, inputs in ((["z", "zz"], "x"), (["t"], "u")):
+        found = Executable(plan.giving(names), 1)({name: given[name] for name in inputs})
+        assert all(np.allclose(found[name], wanted[name], rtol=1e-6) for name in names)
+
+
+def test_a_recursion_beside_nodes_that_are_joined_is_kept():
+    """It was left out of the program, and its result was missing."""
+    rng = np.random.default_rng(0)
+    steps, width = 300, 4
+    w, r = (rng.standard_normal((1, 4 * width, width)).astype(np.float32) / 4 for _ in range(2))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [steps, 1, width])
+    shapes = {"y": [steps, 1, 1, width], "a": [steps, 1, width], "b": [steps, 1, width]}
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    nodes = [running("x", "a", axis=0), helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=width), running("x", "b", p=1)]
+    graph = helper.make_graph(nodes, "g", [x], results, [onnx.numpy_helper.from_array(v, n) for n, v in (("w", w), ("r", r))])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    program = join_opaque(load(made))
+    assert [sorted(t.name for t in n.outputs) for n in program.nodes] == [["y"], ["a", "b"]]
+    assert isinstance(program.nodes[0], Opaque) and program.nodes[0].recursion is not None
+    given = {"x": rng.standard_normal((steps, 1, width)).astype(np.float32)}
+    found, wanted = Executable(assembled(program), 1)(given), Session(made.SerializeToString(), 1)(given)
+    assert all(np.allclose(found[name], value, rtol=1e-4, atol=1e-6) for name, value in wanted.items())
+
+
 def test_a_single_node_stays_as_it_is():
     program = prepare(load(with_opaque()))
     assert sum(isinstance(n, Opaque) for n in program.nodes) == 1

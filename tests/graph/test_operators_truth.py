@@ -46,6 +46,15 @@ def test_negation() -> None:
     check([node("Less", ["x", "w"], ["a"]), node("Not", ["a"], ["b"]), node("Where", ["b", "x", "w"])], {"x": X, "w": Y})
 
 
+@pytest.mark.parametrize("op", ["ReduceMin", "ReduceMax"])
+@pytest.mark.parametrize(("axes", "kept"), [([2], 1), ([0, 1], 0), ([], 1)])
+def test_whether_one_is_true_and_whether_all_are(op: str, axes: list[int], kept: int) -> None:
+    """As exporters say of a row of scores that all are masked."""
+    given = ["a", "axes"] if axes else ["a"]
+    nodes = [node("Less", ["x", "w"], ["a"]), node(op, given, ["b"], keepdims=kept), node("Cast", ["b"], to=TensorProto.FLOAT)]
+    check(nodes, {"x": X, "w": Y}, {"axes": np.array(axes, np.int64)} if axes else {}, opset=20)
+
+
 def test_casts() -> None:
     nodes = [node("Cast", ["x"], ["c"], to=TensorProto.BOOL), node("Cast", ["c"], to=TensorProto.FLOAT)]
     check(nodes, {"x": X})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 import onnx
 from onnx import compose, helper
@@ -14,23 +15,48 @@ from einnet.graph.program import Opaque, Program, ProgramNode
 def join_opaque(program: Program) -> Program:
     """The program with its nodes so ordered that opaque ones come together, and each such run as one node.
 
-    Expressions go first wherever they can; a run takes every opaque node that needs nothing but what is there and what the run computes.
+    Expressions go first wherever they can; a run takes every opaque node that needs nothing but what is there and what the run computes. Parts of a
+    program that have no input and no result in common stay apart: each can be run without the others.
     """
     given_out = {tensor for _, tensor in program.outputs}
-    runs = ordered(program)
+    runs, belongs = ordered(program), islands(program)
     nodes: list[ProgramNode] = []
     for n, run in enumerate(runs):
-        opaque = [node for node in run if isinstance(node, Opaque) and node.recursion is None]
-        if len(opaque) < 2:
+        opaque = [node for node in run if joins(node)]
+        if not opaque:
             nodes += run
             continue
         outside = given_out | {name for other in runs[n + 1 :] for node in other for name in node.inputs}
-        nodes.append(joined(opaque, outside))
+        together: dict[str, list[Opaque]] = {}
+        for node in opaque:
+            together.setdefault(belongs[node.outputs[0].name], []).append(node)
+        nodes += [joined(group, outside) if len(group) > 1 else group[0] for group in together.values()]
     return replace(program, nodes=tuple(nodes))
 
 
+def joins(node: ProgramNode) -> TypeGuard[Opaque]:
+    """An opaque node that nothing but ONNX Runtime computes."""
+    return isinstance(node, Opaque) and node.recursion is None
+
+
+def islands(program: Program) -> dict[str, str]:
+    """Of each tensor that is no weight one that it hangs together with, the same for all of these."""
+    leads: dict[str, str] = {}
+
+    def lead(name: str) -> str:
+        while leads.setdefault(name, name) != name:
+            leads[name] = name = leads[leads[name]]
+        return name
+
+    for node in program.nodes:
+        first, *others = (name for name in (*(t.name for t in node.outputs), *node.inputs) if name not in program.weights)
+        for name in (first, *others):
+            leads[lead(name)] = lead(first)
+    return {name: lead(name) for name in list(leads)}
+
+
 def ordered(program: Program) -> list[list[ProgramNode]]:
-    """Runs of expressions and runs of opaque nodes, in turn; within a run, and where there is a choice, in the program's order."""
+    """Runs of nodes that do not join others and runs of those that do, in turn; within a run, and where there is a choice, in the program's order."""
     made = {t.name for node in program.nodes for t in node.outputs}
     done: set[str] = set()
     waiting = list(program.nodes)
@@ -40,7 +66,7 @@ def ordered(program: Program) -> list[list[ProgramNode]]:
         run: list[ProgramNode] = []
         rest: list[ProgramNode] = []
         for node in waiting:
-            if isinstance(node, Opaque) == opaque and all(name in done or name not in made for name in node.inputs):
+            if joins(node) == opaque and all(name in done or name not in made for name in node.inputs):
                 run.append(node)
                 done.update(t.name for t in node.outputs)
             else:

@@ -58,6 +58,9 @@ MOVING = frozenset({*MOVEMENT, *SLICING, *GATHERING, "MaxPool", "Where", "Identi
 ONE_SOURCE = frozenset({*MOVEMENT, *SLICING} - {"Concat", "Pad"})
 """Operators of whose operands the first alone has the elements."""
 
+EXTREMES = ("ReduceMax", "ReduceMin")
+"""Operators that give one of the elements that they read: of truth values whether one of them is true, and whether all are."""
+
 INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
 ELEMENTS = ("f32", "bool", *HALVES, *INTEGERS)
@@ -78,7 +81,7 @@ class Lowered:
 def reads_type(op_type: str, operand: Operand) -> bool:
     """The operator's expression takes elements of the operand's type. Integers are read where float32 is enough for what is asked of them."""
     if operand.element in ("f32", "bool"):
-        return operand.element == "f32" or op_type in TRUTH or op_type in MOVING
+        return operand.element == "f32" or op_type in TRUTH or op_type in MOVING or op_type in EXTREMES
     return operand.element in INTEGERS and (op_type in TRUTH or op_type in MOVING or op_type in QUANTISED)
 
 
