@@ -68,6 +68,7 @@ class Settings:
     finite: bool = False
     strict_nan: bool = False
     derive: bool = True
+    whole: bool = True
     converge: bool = True
     fingerprint: bool = True
     rules: tuple[str, ...] | None = None
@@ -166,6 +167,7 @@ class Arguments(TypedDict, total=False):
     finite: bool
     strict_nan: bool
     derive: bool
+    whole: bool
     converge: bool
     fingerprint: bool
     rules: tuple[str, ...] | None

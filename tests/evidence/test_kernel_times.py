@@ -101,6 +101,14 @@ def clock(ours: float, **seconds: float) -> Callable[..., dict[str, object]]:
     return compare
 
 
+def test_the_fastest_program_of_ours_is_kept_where_the_whole_model_in_onnx_runtime_is_not_wanted(monkeypatch):
+    monkeypatch.setattr(Trial, "compare", clock(ours=2.0, onnxruntime=1.0, whole=1.1))
+    monkeypatch.setattr(door, "behind", behind)
+    monkeypatch.setattr(door, "CONTEST_RUNS", 0)
+    result = einnet.optimize(two_outputs(), max_depth=1, time_budget=3, threads=1, whole=False)
+    assert result.report["runs"] != "whole model" and result.report["totals"]["optimized_ms"] == 2000.0
+
+
 def test_onnx_runtime_runs_the_whole_model_where_it_is_faster(tmp_path, monkeypatch):
     monkeypatch.setattr(Trial, "compare", clock(ours=2.0, onnxruntime=1.0, whole=1.1))
     monkeypatch.setattr(door, "behind", behind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import onnx
@@ -11,13 +12,13 @@ import pytest
 from onnx import TensorProto
 
 from einnet.errors import UsageError
-from einnet.instantiate.kernels import Buffer, Plan, View, dense_view
+from einnet.instantiate.kernels import Buffer, Matmul, Plan, Post, View, dense_view
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.native import linked
 from einnet.runtime.cpu.native.linked import Native, Steps
 from einnet.runtime.cpu.program import Code, Executable, build_code
 from einnet.runtime.cpu.threads import find_symbol
-from tests.runtime.plans import expected_two_layers, opaque, residual_block, two_layers, with_opaque_nodes
+from tests.runtime.plans import expected_two_layers, finish, opaque, residual_block, rng_constants, two_layers, with_opaque_nodes
 from tests.runtime.reference import compute
 
 
@@ -59,6 +60,35 @@ def test_a_shared_weight_is_packed_once_and_its_plain_copy_is_not_kept(code: Cod
 def test_the_arena_reuses_memory(code: Code) -> None:
     deep, shallow = (Executable(residual_block(layers=n), 1, code=code) for n in (10, 4))
     assert deep.arena_bytes == shallow.arena_bytes
+
+
+def test_a_program_is_taken_apart_by_its_outputs_and_its_pieces_share_its_constants(code: Code) -> None:
+    """`y` needs one input and one weight, `z` others and what `y` is made of, too."""
+    constants = rng_constants({"w1": 32 * 48, "w2": 48 * 16, "w3": 8 * 16})
+    views = {"x": (4, 32), "t": (4, 48), "y": (4, 16), "u": (4, 8), "z": (4, 16)}
+    x, t, y, u, z = (dense_view(name, shape) for name, shape in views.items())
+    w1, w2, w3 = dense_view("w1", (32, 48)), dense_view("w2", (48, 16)), dense_view("w3", (8, 16))
+    kernels = (Matmul(x, w1, t), Matmul(t, w2, y), Matmul(u, w3, z, (Post("add", y),)))
+    roles = {"x": "input", "u": "input", "t": "temporary"}
+    buffers = [Buffer(name, prod(shape), "f32", roles.get(name, "output")) for name, shape in views.items()]
+    plan = finish(buffers, kernels, constants, {"x": x, "u": u}, {"y": y, "z": z})
+    whole = Executable(plan, 2, code=code)
+    given = {"x": random((4, 32)), "u": random((4, 8), 1)}
+    wanted = whole(given)
+    for names, inputs, count in ((("y",), ("x",), 2), (("z",), ("x", "u"), 3), (("y", "z"), ("x", "u"), 3)):
+        piece = Executable(plan.giving(names), 2, code=code, native=whole.native, beside=[whole])
+        assert (piece.input_names, piece.output_names, len(piece.plan.kernels)) == (inputs, names, count)
+        assert piece.constant_bytes == 0
+        found = piece({name: given[name] for name in inputs})
+        assert all(np.array_equal(found[name], wanted[name]) for name in names)
+
+
+def test_other_constants_of_the_same_names_are_not_shared(code: Code) -> None:
+    plan, other = two_layers(), two_layers()
+    other = replace(other, constants={name: 2 * values for name, values in other.constants.items()})
+    piece = Executable(other.giving(["y"]), 1, code=code, beside=[Executable(plan, 1, code=code)])
+    x = random((4, 32))
+    np.testing.assert_allclose(piece({"x": x})["y"], expected_two_layers(other, x), rtol=1e-4, atol=1e-4)
 
 
 def test_opaque_nodes_of_other_types_between_segments(code: Code) -> None:

@@ -12,7 +12,8 @@ from torch._dynamo.backends.common import aot_autograd
 from einnet.api.torch.eager_contest import Whole
 from einnet.api.torch.options import Options, read_options
 from einnet.api.torch.part import Part
-from einnet.api.torch.partition import decompositions, partition
+from einnet.api.torch.partition import decompositions, fixed_share, partition
+from einnet.api.torch.pieces import MOST, Group, worth_a_call
 from einnet.api.torch.waiting import Allowance
 from einnet.errors import EinNetError
 from einnet.runtime.ort import OpaqueNode
@@ -50,18 +51,24 @@ def compiled(graph: GraphModule, inputs: Sequence[Any], *, options: Mapping[str,
     facts: dict[str, Any] = {}
 
     def inference(functional: GraphModule, _: Sequence[Any]) -> Compiled:
-        split, names, reasons = partition(functional)
-        constants = constant_inputs(functional) if own.weights == "constant" else set()
-        for name in names:
-            (call,) = [n for n in split.graph.nodes if n.op == "call_module" and n.target == name]
-            weights = [n for n, given in enumerate(call.args) if given.op == "placeholder" and given.name in constants]
-            part = Part(f"part {len(taken)}", getattr(split, name), weights, own, settings, allowance)
-            taken.append(part)
-            delattr(split, name)  # a part is no module
-            setattr(split, name, part)
+        dynamic = symbolic(functional)
+        in_pieces = dynamic and own.sizes == "recurring" and fixed_share(functional) >= MOST
+        split, names, reasons = partition(functional, in_pieces)
         left_out(reasons, own)
-        facts.update(dynamic=symbolic(functional), writes=written_inputs())
-        split.recompile()
+        constants = constant_inputs(functional) if own.weights == "constant" else set()
+        given = {node.target: [arg.name for arg in node.args] for node in split.graph.nodes if node.op == "call_module"}
+        weights = {name: [n for n, arg in enumerate(given[name]) if arg in constants] for name in names}
+        facts.update(dynamic=dynamic and not in_pieces, writes=written_inputs())
+        if in_pieces:
+            names = [name for name in names if worth_a_call(getattr(split, name), bool(weights[name]))]
+            modules = [(getattr(split, name), given[name]) for name in names]
+            group = Group(modules, constants, f"part {len(taken)}", own, settings, allowance)
+            taken.append(group.part)
+            put(split, dict(zip(names, group.pieces, strict=True)))
+            return group.calling(split.forward)
+        parts = {name: Part(f"part {n}", getattr(split, name), weights[name], own, settings, allowance) for n, name in enumerate(names, len(taken))}
+        taken.extend(parts.values())
+        put(split, parts)
         return split.forward  # type: ignore[no-any-return]
 
     whole = aot_autograd(fw_compiler=inference, inference_compiler=inference, decompositions=dict(decompositions()))(graph, list(inputs))
@@ -69,6 +76,14 @@ def compiled(graph: GraphModule, inputs: Sequence[Any], *, options: Mapping[str,
         return graph.forward  # type: ignore[no-any-return]
     budget_s = min(own.graph_budget, settings.time_budget * len(taken))
     return Whole(whole, graph.forward, taken, allowance, slower=own.slower, every=own.sizes == "all", made_s=budget_s, **facts)
+
+
+def put(graph: GraphModule, calls: Mapping[str, Compiled]) -> None:
+    """Call these in place of the submodules of their names."""
+    for name, call in calls.items():
+        delattr(graph, name)  # a part is no module
+        setattr(graph, name, call)
+    graph.recompile()
 
 
 def constant_inputs(graph: GraphModule) -> set[str]:

@@ -71,7 +71,7 @@ def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, set
     if exact is not None:
         settings = budgeted(settings, wanted, exact)
     executable, verdict, stored = within(lambda stop: program(frozen, len(wanted), options, settings, turn, stop), turn)
-    bound = Bound(executable, frozen.places, wanted)
+    bound = Bound.of(executable, frozen.places, wanted)
     found = bound(args)
     if exact is None:
         error = differences(module, args, found, wanted, tolerance(settings))

@@ -87,35 +87,43 @@ class Part:
 
     def __call__(self, *args: Any) -> Any:
         """The outputs, as the submodule gives them."""
+        entry = self.entry(args)
+        if entry is None or isinstance(entry.runs, Eager):
+            return self.module(*args)
+        found = entry.runs(args)
+        return found[0] if self._single else found
+
+    def entry(self, args: Sequence[Any]) -> Entry | None:
+        """What there is for the sizes and weights of a call, made where there was nothing yet; None where nothing is to be made now."""
         key = tuple(a.shape if isinstance(a, torch.Tensor) else a for a in (args[n] for n in self._tensors))
         sized = self._sized.get(key)
         for entry in sized.entries if sized else ():
             if entry.watch.current(args):
-                runs = entry.runs
-                break
-        else:
-            runs = self._missing(key, args)
-        if isinstance(runs, Eager):
-            return self.module(*args)
-        found = runs(args)
-        return found[0] if self._single else found
+                return entry
+        return self._missing(key, args)
 
-    def _missing(self, key: tuple[Any, ...], args: Sequence[Any]) -> Bound | Eager:
-        """Make what there is not yet; eager mode while another thread does."""
+    @property
+    def full(self) -> bool:
+        """Nothing is made any more."""
+        return self._full
+
+    def _missing(self, key: tuple[Any, ...], args: Sequence[Any]) -> Entry | None:
+        """Make what there is not yet; None while another thread does."""
         if self._full or not self._making.acquire(blocking=False):
-            return Eager("")
+            return None
         try:
             sized = self._sized.setdefault(key, Sized())
             watch = Watch([(n, args[n]) for n in self.weights])
             if not self._due(sized, watch, args):
-                return Eager("")
+                return None
             sized.entries = [e for e in sized.entries if not e.watch.replaced(args)]
             if sum(len(s.entries) for s in self._sized.values()) >= self.options.programs:
                 self._full = True
-                return self._kept(Eager(f"there are {self.options.programs} programs of it already, for other sizes or weights", warn=True))
-            runs = self._made(args)
-            sized.entries.append(Entry(watch, runs))
-            return runs
+                self._kept(Eager(f"there are {self.options.programs} programs of it already, for other sizes or weights", warn=True))
+                return None
+            made = Entry(watch, self._made(args))
+            sized.entries.append(made)
+            return made
         finally:
             self._making.release()
 

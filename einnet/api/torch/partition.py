@@ -9,10 +9,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from math import prod
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
@@ -111,10 +112,11 @@ def arranged(x: Any, like: Any) -> Any:
 
 
 class Support:
-    """Whether a node is taken, with the reason where it is not, by operator."""
+    """Whether a node is taken, with the reason where it is not, by operator; of a graph with symbolic sizes perhaps those of fixed sizes alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, fixed: bool = False) -> None:
         self.reasons: dict[str, str] = {}
+        self._fixed = fixed
 
     def is_node_supported(self, submodules: Mapping[str, Any], node: Node) -> bool:
         """The interface of torch's partitioner."""
@@ -127,7 +129,7 @@ class Support:
         reason = refused(node)
         if reason is not None:
             self.reasons.setdefault(str(node.target), reason)
-        return reason is None
+        return reason is None and (not self._fixed or fixed(node))
 
 
 def refused(node: Node) -> str | None:
@@ -150,6 +152,29 @@ def refused(node: Node) -> str | None:
     if not list(tensors([node])):
         return "it gives no tensor"
     return None
+
+
+def fixed(node: Node) -> bool:
+    """What the node reads and gives has no symbolic size, and it is called with none."""
+    read = [node, *node.all_input_nodes]
+    symbolic = any(isinstance(n.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool)) for n in read)
+    return not symbolic and not any(free_symbols(t) for t in tensors(read))
+
+
+def fixed_share(graph: GraphModule) -> float:
+    """How much of what the graph's nodes read and give belongs to those that are taken and of fixed sizes: 0 to 1, by the sizes of the first call."""
+    support, every, taken = Support(fixed=True), 0, 0
+    for node in graph.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and not moves(node):
+            count = sum(elements(t) for t in tensors([node, *node.all_input_nodes]))
+            every += count
+            taken += count if support.is_node_supported({}, node) else 0
+    return taken / every if every else 0.0
+
+
+def elements(tensor: Any) -> int:
+    """How many elements the tensor has, by the sizes of the first call."""
+    return prod(size if isinstance(size, int) else size.node.hint or 1 for size in tensor.shape)
 
 
 def tensors(nodes: list[Node]) -> Iterator[Any]:
@@ -199,10 +224,13 @@ def without_last_views(nodes: Iterable[Node]) -> list[Node]:
     return list(kept)
 
 
-def partition(graph: GraphModule) -> tuple[GraphModule, list[str], dict[str, str]]:
-    """The graph with the parts that are taken as submodules, their names in order, and by operator why it is not taken."""
+def partition(graph: GraphModule, fixed: bool = False) -> tuple[GraphModule, list[str], dict[str, str]]:
+    """The graph with the parts that are taken as submodules, their names in order, and by operator why it is not taken.
+
+    What is `fixed` has no symbolic sizes.
+    """
     from_inputs(graph)
-    support = Support()
+    support = Support(fixed)
     partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
     taken = [Partition(n, without_last_views(p.nodes)) for n, p in enumerate(partitioner.propose_partitions())]
     fused = partitioner.fuse_partitions([p for p in taken if computes(list(p.nodes))])

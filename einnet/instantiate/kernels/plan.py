@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -40,3 +40,15 @@ class Plan:
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     expressions: Mapping[str, Scope] = field(default_factory=dict)
     places: Mapping[str, View] = field(default_factory=dict)
+
+    def giving(self, outputs: Container[str]) -> Plan:
+        """What computes some of the outputs alone, from the inputs that are needed for these; the constants are all there."""
+        given = tuple((name, view) for name, view in self.outputs if name in outputs)
+        needed, kernels = {view.buffer for _, view in given}, []
+        for kernel in reversed(self.kernels):
+            if any(view.buffer in needed for view in kernel.result_views):
+                kernels.append(kernel)
+                needed.update(view.buffer for view in (*kernel.operand_views, *kernel.result_views))
+        buffers, inputs = tuple(b for b in self.buffers if b.name in needed), tuple(i for i in self.inputs if i[1].buffer in needed)
+        places = {name: view for name, view in self.places.items() if view.buffer in needed}
+        return replace(self, buffers=buffers, kernels=tuple(reversed(kernels)), inputs=inputs, outputs=given, places=places)

@@ -73,8 +73,8 @@ class Executable:
 
     `code` is what `build_code` gave for the same plan and threads, where it is at hand, and `native` the same linked. A vendor kernel that has no
     fast implementation here is run by ONNX Runtime, or by the library's reference code, and `notes` says so; a `strict` program has none such.
-    Constants that programs `beside` it have alike are read where these have them, if all have the very same constants: nothing is packed twice. Then
-    `constant_bytes` are those of its own.
+    Constants that programs `beside` it have, too, are read where these have them, if both were given the very same ones: nothing is packed twice.
+    Then `constant_bytes` are those of its own.
 
     Raises UsageError for a malformed plan, Refused for a kernel that cannot be run, or for a strict program not fast, BackendError where a library is
     missing.

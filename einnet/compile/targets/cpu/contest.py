@@ -101,8 +101,8 @@ class Contest:
         return None
 
     def whole(self, ours: Plan) -> Plan | None:
-        """ONNX Runtime with the whole model; None where it takes more memory than it may, or the model is too large to be part of a program."""
-        limited = (self.trial.peak or 0) > (self.settings.memory_limit or inf)
+        """ONNX Runtime with the whole model; None where it is not wanted, takes more memory than it may, or is too large to be part of a program."""
+        limited = not self.settings.whole or (self.trial.peak or 0) > (self.settings.memory_limit or inf)
         return None if limited else whole_model(self.model, ours, self.trial.order)
 
     def loaded(self, whole: Plan | None) -> Executable:

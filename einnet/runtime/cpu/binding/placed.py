@@ -35,7 +35,7 @@ def scratch_name(n: int) -> str:
 class Placed:
     """One arena by lifetimes, scratch memory included; constants that are read as they are, and one packed copy per layout, in a region.
 
-    Constants that programs `beside` it have alike are read where these have them, if all have the very same constants: nothing is packed twice.
+    Constants that programs `beside` it have, too, are read where these have them, if both were given the very same ones: nothing is packed twice.
     `inner` has the addresses of what is inside the nodes that are computed along time.
     """
 
@@ -57,13 +57,14 @@ class Placed:
         self._fill([name for name in kept if name not in lent], {n: p for n, p in enumerate(asked.packed) if packed_name(n) not in lent})
 
     def _lent(self, beside: Sequence[Placed], kept: Mapping[str, int]) -> dict[str, tuple[memory.Block, int]]:
-        """Where programs with the same constants have those that are `kept` as they are, and copies that are packed as this one's are."""
+        """Where programs that were given the same constants have those that are `kept` as they are, and copies that are packed as this one's are."""
         found: dict[str, tuple[memory.Block, int]] = {}
         for other in beside:
-            if other.plan.constants is not self.plan.constants or other.plan.buffers != self.plan.buffers:
+            if other.plan.constants is not self.plan.constants:
                 continue
-            places = {name: name for name in kept}
-            same = ((n, p.among(other.asked.packed)) for n, p in enumerate(self.asked.packed))
+            both = {b.name for b in {*self.plan.buffers} & {*other.plan.buffers}}
+            places = {name: name for name in kept if name in both}
+            same = ((n, p.among(other.asked.packed)) for n, p in enumerate(self.asked.packed) if p.view.buffer in both)
             places |= {packed_name(n): packed_name(i) for n, i in same if i is not None}
             found |= {own: other._places[name] for own, name in places.items() if name in other._places}
         return found
