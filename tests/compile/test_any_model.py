@@ -143,6 +143,24 @@ def test_everything_at_once(tmp_path: Path) -> None:
     same(Session(str(tmp_path / "all.onnx"), 1)(given), wanted)
 
 
+@pytest.mark.parametrize("written", [".einnet", ".onnx"])
+def test_a_model_without_a_name_and_the_rank_of_its_input(written: str, tmp_path: Path) -> None:
+    """ONNX Runtime takes both."""
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "xy")
+    nodes = [onnx.helper.make_node("Tanh", ["x"], ["t"]), onnx.helper.make_node("MatMul", ["t", "x"], ["y"])]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [x], [y]), opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    model.graph.ClearField("name")
+    given = {"x": np.random.default_rng(0).standard_normal((3, 3)).astype(np.float32)}
+    result = einnet.optimize(model, time_budget=1, max_depth=1, threads=1, shapes={"x": (3, 3)})
+    path, wanted = result.save(tmp_path / f"a{written}"), Session(model.SerializeToString(), 1)(given)
+    same(result(given), wanted)
+    if written == ".einnet":
+        same(einnet.load(path)(given), wanted)
+    else:
+        assert [d.dim_value for d in well_formed(path).graph.input[0].type.tensor_type.shape.dim] == [3, 3]
+        same(Session(str(path), 1)(given), wanted)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_everything_with_whatever_is_derived_of_it(seed: int, tmp_path: Path) -> None:
     model, given = everything(), inputs()

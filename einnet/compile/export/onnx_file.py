@@ -108,7 +108,7 @@ def write(optimization: Optimization, path: Path) -> None:
     from einnet.graph.onnx.read import save_apart
     from einnet.runtime.onnx.model import too_large
 
-    model = to_onnx(optimization)
+    model = named(to_onnx(optimization), optimization.settings.shapes)
     try:
         with replacing(path) as draft:
             if too_large(model):
@@ -121,6 +121,15 @@ def write(optimization: Optimization, path: Path) -> None:
         raise ArtifactError(f"{path}: the model is not well formed: {str(error).splitlines()[0]}") from error
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def named(model: onnx.ModelProto, shapes: Shapes) -> onnx.ModelProto:
+    """The model with what runtimes do without: a name of its graph, and the shapes that were given to inputs of unknown rank."""
+    model.graph.name = model.graph.name or "model"
+    for value in model.graph.input:
+        if value.name in shapes and value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+            value.CopyFrom(onnx.helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, shapes[value.name]))
+    return model
 
 
 def well_formed(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -233,11 +233,13 @@ def _check(model: ir.Model) -> None:
     graph.inputs.extend(held.values())
     try:
         proto = ir.to_proto(model)
-        for output in proto.graph.output:  # runtimes accept outputs without a shape or a type, which nodes tell; the checker does not
+        proto.graph.name = proto.graph.name or "model"  # runtimes accept what the checker does not: a graph without a name,
+        for output in proto.graph.output:  # outputs without a type, which nodes tell,
             if not output.HasField("type"):
                 output.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-            if output.type.HasField("tensor_type"):
-                output.type.tensor_type.shape.SetInParent()
+        for value in (*proto.graph.input, *proto.graph.output):  # and both without a shape
+            if value.type.HasField("tensor_type"):
+                value.type.tensor_type.shape.SetInParent()
         onnx.checker.check_model(proto)
     finally:
         del graph.inputs[count:]
