@@ -179,6 +179,16 @@ def test_places_are_0_where_a_model_takes_no_others(tmp_path: Path) -> None:
         assert einnet.optimize(cache, seed=seed, max_error=1e-2, **SHORT).report["verification"]["passed"]
 
 
+def test_integers_that_are_divided_by_are_not_zero():
+    def divided(values):
+        if not values["n"].all():
+            raise UsageError("division by zero")
+        return {"y": values["m"] // values["n"]}
+
+    found, outputs = where_defined(divided, {"m": np.array([4, 5]), "n": np.array([1, 0])})
+    assert found["n"].tolist() == [1, 1] and outputs["y"].tolist() == [1, 1]
+
+
 def test_a_model_whose_results_are_nan_is_kept_whole_and_not_compared(tmp_path: Path) -> None:
     roots = [helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["n"]), helper.make_node("Sqrt", ["n"], ["y"])]
     result = einnet.optimize(model(roots, [value("x", 2, 3)], [value("y", 2, 3)]), **SHORT)

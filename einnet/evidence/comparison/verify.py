@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -135,17 +136,19 @@ DEFINED: tuple[Callable[[Array], Array], ...] = (np.abs, lambda x: 1 / (1 + np.e
 def where_defined(run: Callable[[dict[str, Array]], dict[str, Array]], inputs: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
     """Inputs, and what `run` gives for them: those given; or where some output is NaN in every element, what `DEFINED` makes of them and is not.
 
-    Where it cannot run with the places that were drawn, all of them are 0: what is written or read from there on is in every table. Raises what `run`
-    does for the inputs given.
+    Where it cannot run with the integers that were drawn, all of them are 0: what is written or read from there on is in every table. Or all are 1,
+    which divide. Raises what `run` does for the inputs given.
     """
     given = dict(inputs)
     try:
         found = run(given)
     except UsageError as refused:
-        given = {name: np.zeros_like(x) if x.dtype.kind in "iu" else x for name, x in given.items()}
-        try:
-            found = run(given)
-        except UsageError:
+        for number in (0, 1):
+            given = {name: np.full_like(x, number) if x.dtype.kind in "iu" else x for name, x in given.items()}
+            with suppress(UsageError):
+                found = run(given)
+                break
+        else:
             raise refused from None
     for way in DEFINED if nowhere_a_number(found) else ():
         other = {name: np.asarray(way(x)).astype(x.dtype) if x.dtype.kind == "f" else x for name, x in given.items()}
