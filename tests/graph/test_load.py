@@ -168,6 +168,22 @@ def test_unknown_rank_can_be_given() -> None:
     assert tensor.shape == (2, 3)
 
 
+@pytest.mark.parametrize("opset", [8, 9])
+@pytest.mark.parametrize("made", [node("Concat", ["x", "x"], ["a"], axis=-2), node("Slice", ["x"], ["a"], axes=[-1, 0], starts=[1, 0], ends=[3, 1])])
+def test_old_opsets_with_dimensions_counted_from_behind(made: onnx.NodeProto, opset: int) -> None:
+    """Their standard counts from the front, exporters did not, and runtimes do not mind. What follows has no shape but by inference."""
+    check([made, node("Tanh", ["a"], ["y"])], {"x": values((2, 3, 4))}, opset=opset)
+
+
+def test_a_branch_that_takes_inputs_is_refused() -> None:
+    """The standard gives it none; ONNX Runtime refuses it, too."""
+    given, result = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "s"))
+    branches = {f"{name}_branch": helper.make_graph([node("Add", ["x", "x"], ["s"])], name, [given], [result]) for name in ("then", "else")}
+    model = build([node("If", ["c"], **branches)], {"x": np.ones(1, np.float32)}, constants={"c": np.array([True])})
+    with pytest.raises(ModelError, match=r"node 'Add_s' \(Add\) reads '\w+', to which nothing gives a value"):
+        load(model)
+
+
 def test_a_graph_needs_no_name() -> None:
     model = build([node("Relu", ["x"])], {"x": X})
     model.graph.ClearField("name")

@@ -120,6 +120,8 @@ class Flattener:
 
     def fact(self, node: ir.Node, position: int) -> Fact | None:
         value = node.inputs[position] if position < len(node.inputs) else None
+        if value is not None and value not in self.facts:  # as an input of a branch, which has none
+            raise ModelError(f"{self.title}: node {node.name!r} ({node.op_type}) reads {value.name!r}, to which nothing gives a value")
         return None if value is None else self.facts[value]
 
     def alias(self, node: ir.Node) -> bool:

@@ -21,6 +21,9 @@ POOLING = ("MaxPool", "AveragePool", "LpPool")
 COUNTED = 22
 """Opset from which on the standard says what runtimes have always done with `ceil_mode`: a window that starts in the padding behind is none."""
 
+FROM_THE_FRONT = {"Concat": "axis", "Slice": "axes"}
+"""Operators whose first versions count dimensions from the front, and the attribute that does. Exporters wrote negative ones, and runtimes take them."""
+
 Types = Mapping[str, onnx.TypeProto]
 
 
@@ -100,7 +103,7 @@ def infer(model: onnx.ModelProto) -> tuple[Types, str]:
     count = next((a.i for a in node.attribute if a.name == "num_outputs"), len(node.output))
     if count != len(node.output):  # inference does not survive it
         return {}, f"num_outputs is {count}, and it has {len(node.output)} outputs"
-    types, failure = _infer(with_defaults(with_windows_that_count(model)))
+    types, failure = _infer(with_defaults(with_axes_from_the_front(with_windows_that_count(model))))
     unknown = any(t.WhichOneof("value") is None for t in types.values())
     try:
         expanded = with_body(model) if unknown or failure else None
@@ -119,6 +122,28 @@ def _infer(model: onnx.ModelProto) -> tuple[Types, str]:
     except Exception as error:  # inference raises its own and checker types
         return {}, first_line(error)
     return {o.name: o.type for o in inferred.graph.output}, ""
+
+
+def with_axes_from_the_front(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A one-node model with the dimensions that are counted from behind counted from the front, and in that order, where old versions say so; any other
+    as it is."""
+    (node,) = model.graph.node
+    if node.domain not in STANDARD or node.op_type not in FROM_THE_FRONT or not node.input:
+        return model
+    told = onnx.ModelProto()
+    told.CopyFrom(model)
+    ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in model.graph.input if v.type.tensor_type.HasField("shape")}
+    ranks |= {t.name: len(t.dims) for t in model.graph.initializer}
+    given = {a.name: a for a in told.graph.node[0].attribute}
+    counted, rank = given.get(FROM_THE_FRONT[node.op_type]), ranks.get(node.input[0])
+    if counted is None or rank is None:
+        return model
+    counted.i += rank if counted.i < 0 else 0
+    counted.ints[:] = [a + rank if a < 0 else a for a in counted.ints]
+    order = sorted(range(len(counted.ints)), key=counted.ints.__getitem__)
+    for attribute in (a for a in given.values() if len(a.ints) == len(order)):
+        attribute.ints[:] = [attribute.ints[n] for n in order]
+    return told
 
 
 def with_windows_that_count(model: onnx.ModelProto) -> onnx.ModelProto:
