@@ -22,7 +22,7 @@ COUNTED = 22
 """Opset from which on the standard says what runtimes have always done with `ceil_mode`: a window that starts in the padding behind is none."""
 
 FROM_THE_FRONT = {"Concat": "axis", "Slice": "axes"}
-"""Operators whose first versions count dimensions from the front, and the attribute that does. Exporters wrote negative ones, and runtimes take them."""
+"""Operators whose first versions count dimensions from the front, and the attribute that does. Exporters wrote negative ones, which runtimes take."""
 
 Types = Mapping[str, onnx.TypeProto]
 
@@ -125,8 +125,7 @@ def _infer(model: onnx.ModelProto) -> tuple[Types, str]:
 
 
 def with_axes_from_the_front(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A one-node model with the dimensions that are counted from behind counted from the front, and in that order, where old versions say so; any other
-    as it is."""
+    """A one-node model with dimensions that are counted from behind counted from the front, in order, where old versions say so; any other as it is."""
     (node,) = model.graph.node
     if node.domain not in STANDARD or node.op_type not in FROM_THE_FRONT or not node.input:
         return model
