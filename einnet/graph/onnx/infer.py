@@ -125,7 +125,7 @@ def _infer(model: onnx.ModelProto) -> tuple[Types, str]:
 
 
 def with_axes_from_the_front(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A one-node model with dimensions that are counted from behind counted from the front, in order, where old versions say so; any other as it is."""
+    """A one-node model with dimensions that are counted from behind counted from the front, where old versions do so; any other as it is."""
     (node,) = model.graph.node
     if node.domain not in STANDARD or node.op_type not in FROM_THE_FRONT or not node.input:
         return model
