@@ -69,14 +69,53 @@ def test_all_sizes_have_programs_at_once_where_that_is_asked_for(compile_kept, g
     assert made(graphs[0]) == 2 and not waits(graphs[0])
 
 
-def test_a_graph_of_fixed_sizes_waits_for_nothing(compile_kept, graphs: list[eager_contest.Whole]) -> None:
-    """Dynamo makes another one for the second sizes, whose first ones these are."""
+def test_a_further_graph_of_the_same_weights_waits_until_two_calls_follow_each_other(compile_kept, graphs: list[eager_contest.Whole]) -> None:
+    """Dynamo makes another graph for the second sizes, and calls it with the first ones, too. A smaller last batch comes once in each round."""
     model = torch.nn.Linear(64, 64).eval()
     with torch.no_grad():
         fast = compile_kept(model, slower=False, trivial=0.0)
-        for n in (4, 4, 5):
-            fast(rows(n))
-    assert [made(graph) for graph in graphs] == [1, 1] and not any(map(waits, graphs))
+        for _ in range(3):
+            for n in (8, 8, 8, 5):
+                x = rows(n)
+                torch.testing.assert_close(fast(x), model(x))
+            chosen = {shape for graph in graphs for key in graph._chosen for shape in key}
+            assert (5, 64) not in chosen and [len(waits(graph)) for graph in graphs] == [0, 1]
+
+
+def test_a_further_graph_has_programs_when_two_calls_follow_each_other(compile_kept, graphs: list[eager_contest.Whole]) -> None:
+    model = torch.nn.Linear(64, 64).eval()
+    with torch.no_grad():
+        fast = compile_kept(model, slower=False, trivial=0.0)
+        for n, count in ((8, [1]), (5, [1, 0]), (6, [1, 0]), (6, [1, 1])):
+            x = rows(n)
+            torch.testing.assert_close(fast(x), model(x))
+            assert [made(graph) for graph in graphs] == count
+        assert "or to follow each other" not in waits(graphs[1])[0]
+
+
+def test_a_further_graph_that_is_called_often_enough_has_programs(compile_kept, graphs: list[eager_contest.Whole]) -> None:
+    model = torch.nn.Linear(64, 64).eval()
+    with torch.no_grad():
+        fast = compile_kept(model, slower=False, trivial=0.0)
+        fast(rows(8))
+        fast(rows(5))
+        (key,) = graphs[1]._eager_s
+        graphs[1]._eager_s[key] = graphs[1]._made_s
+        fast(rows(8))
+        fast(rows(5))
+    assert [made(graph) for graph in graphs] == [1, 1]
+
+
+def test_modules_of_other_weights_wait_for_nothing(compile_kept, graphs: list[eager_contest.Whole]) -> None:
+    """Each layer is compiled by itself, and they are called in turn."""
+    layers = [torch.nn.Linear(64, 64).eval(), torch.nn.Linear(64, 48).eval()]
+    with torch.no_grad():
+        fast = compile_kept(lambda layer, x: layer(x), slower=False, trivial=0.0)
+        for _ in range(2):
+            for layer in layers:
+                x = rows(4)
+                torch.testing.assert_close(fast(layer, x), layer(x))
+    assert [made(graph) for graph in graphs] == [1, 1]
 
 
 def test_programs_of_a_store_cost_what_making_them_may_take(compile_kept, graphs: list[eager_contest.Whole], tmp_path, monkeypatch) -> None:
@@ -85,6 +124,8 @@ def test_programs_of_a_store_cost_what_making_them_may_take(compile_kept, graphs
     for _ in range(2):
         torch._dynamo.reset()
         with torch.no_grad():
-            compile_kept(model, dynamic=True, slower=False, trivial=0.0, store=True, time_budget=1000.0, graph_budget=700.0)(rows(4))
+            fast = compile_kept(model, dynamic=True, slower=False, trivial=0.0, store=True, time_budget=1000.0, graph_budget=700.0)
+            for _ in range(2):  # the second graph has the same weights
+                fast(rows(4))
     first, second = graphs
     assert first._price_s < 700 <= second._price_s

@@ -55,10 +55,12 @@ def compiled(graph: GraphModule, inputs: Sequence[Any], *, options: Mapping[str,
         in_pieces = dynamic and own.sizes == "recurring" and fixed_share(functional) >= MOST
         split, names, reasons = partition(functional, in_pieces)
         left_out(reasons, own)
-        constants = constant_inputs(functional) if own.weights == "constant" else set()
+        static = constant_inputs(functional)
+        constants = static if own.weights == "constant" else set()
         given = {node.target: [arg.name for arg in node.args] for node in split.graph.nodes if node.op == "call_module"}
         weights = {name: [n for n, arg in enumerate(given[name]) if arg in constants] for name in names}
-        facts.update(dynamic=dynamic and not in_pieces, writes=written_inputs())
+        order = [node.name for node in functional.graph.nodes if node.op == "placeholder"]
+        facts.update(dynamic=dynamic and not in_pieces, writes=written_inputs(), weights={n for n, name in enumerate(order) if name in static})
         if in_pieces:
             names = [name for name in names if worth_a_call(getattr(split, name), bool(weights[name]))]
             modules = [(getattr(split, name), given[name]) for name in names]

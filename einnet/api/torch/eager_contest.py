@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from einnet.api.torch.families import Family, family_of
 from einnet.api.torch.make import in_turns
 from einnet.api.torch.part import Part, Told
 from einnet.api.torch.waiting import Allowance
@@ -25,20 +26,22 @@ class Whole:
     in turns once for each set of sizes, when the parts have been made; the inputs at the places that the graph `writes` are copies then, the same
     in every call.
 
-    The first sizes have programs at once. Of others nobody knows whether they come again: they run in eager mode until that has taken as long as
-    programs take to make, as skis are rented until the rent comes up to their price. Where `every` size is to have programs, they are made at once;
-    `made_s` is how long that may take, where a store had the first ones.
+    The first sizes have programs at once, or, where there is another graph of the same `weights` (their places among the inputs), when two calls with
+    them follow each other. Of others nobody knows whether they come again: they run in eager mode until that has taken as long as programs take to
+    make, as skis are rented until the rent comes up to their price. Where `every` size is to have programs, they are made at once; `made_s` is how
+    long that may take, where nothing was made yet, or a store had the first ones.
     """
 
     def __init__(
         self, compiled: Compiled, eager: Compiled, parts: Sequence[Part], allowance: Allowance, *,
-        dynamic: bool, writes: Collection[int], slower: bool, every: bool, made_s: float,
+        dynamic: bool, writes: Collection[int], weights: Collection[int], slower: bool, every: bool, made_s: float,
     ) -> None:  # fmt: skip
         self.compiled, self.eager, self.parts = compiled, eager, list(parts)
         self._told: list[Told] = []
         self._allowance = allowance
         self._dynamic, self._writes, self._fixed, self._every = dynamic, writes, slower, every
         self._made_s, self._price_s = made_s, 0.0
+        self._weights, self._family, self._further = weights, Family(), False
         self._eager_s: dict[tuple[Any, ...], float] = {}
         self._chosen: dict[tuple[Any, ...], Compiled] = {}
         self._choosing = threading.Lock()
@@ -50,10 +53,14 @@ class Whole:
         if self._fixed:
             return self.compiled(*args)
         key = tuple(a.shape if isinstance(a, torch.Tensor) else a for a in args) if self._dynamic else ()
-        chosen = self._chosen.get(key)
+        if not self._chosen and not self._eager_s:
+            self._family = family_of(args, self._weights)
+            self._further = self._family.further(self)
+        again, chosen = self._family.again(self, key), self._chosen.get(key)
         if chosen is not None:
             return chosen(*args)
-        due = self._every or not self._chosen or self._eager_s.get(key, 0.0) >= self._price_s
+        first = not self._chosen and (again or not self._further)
+        due = first or self._every or self._eager_s.get(key, 0.0) >= (self._price_s if self._chosen else self._made_s)
         return self._first(key, args) if due else self._waiting(key, args)
 
     @property
@@ -65,7 +72,8 @@ class Whole:
 
     @property
     def _until(self) -> str:
-        return f"calls of the same sizes have to take {self._price_s:.3g} s there first, as long as programs take to make (sizes='all': at once)"
+        price = f"calls of the same sizes have to take {self._price_s or self._made_s:.3g} s there first, as long as programs take to make"
+        return f"{price}{'' if self._chosen else ', or to follow each other'} (sizes='all': at once)"
 
     def _first(self, key: tuple[Any, ...], args: Sequence[Any]) -> Any:
         """A call for sizes without programs makes the parts', and chooses."""
@@ -83,7 +91,7 @@ class Whole:
 
     def _waiting(self, key: tuple[Any, ...], args: Sequence[Any]) -> Any:
         """A call in eager mode, which counts towards programs for these sizes."""
-        if not self._eager_s:
+        if self._chosen and not self._eager_s:
             warnings.warn(f"einnet: sizes that differ from the first ones run in eager mode: {self._until}", RuntimeWarning, stacklevel=2)
         begin = time.perf_counter()
         found = self.eager(*args)

@@ -104,7 +104,7 @@ class Group:
         module = together([module for module, _ in pieces], self._places)
         apart = replace(settings, whole=False)  # ONNX Runtime with the whole of it would be one piece
         weights = [place for key, place in places.items() if isinstance(key, str)]
-        self.part = Part(f"{name} in {len(pieces)} pieces", module, weights, options, apart, allowance)
+        self.part = Part(f"{name} in {len(pieces)} {'piece' if len(pieces) == 1 else 'pieces'}", module, weights, options, apart, allowance)
         own = [[place for place, arg in enumerate(given) if arg in constants] for _, given in pieces]
         self.pieces = [Piece(self, number, module, own[number]) for number, (module, _) in enumerate(pieces)]
         self._call, self._wanted = _Call(), True
