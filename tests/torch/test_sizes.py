@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed (pip install
 pytest.importorskip("onnxscript", reason="onnxscript is not installed (pip install -e '.[torch]')")
 
 from einnet.api.torch import eager_contest  # noqa: E402
+from einnet.api.torch.families import family_of  # noqa: E402
 
 
 @pytest.fixture
@@ -104,6 +105,24 @@ def test_a_further_graph_that_is_called_often_enough_has_programs(compile_kept, 
         fast(rows(8))
         fast(rows(5))
     assert [made(graph) for graph in graphs] == [1, 1]
+
+
+def test_graphs_of_the_same_weights_that_are_called_in_turn_wait(compile_kept, graphs: list[eager_contest.Whole]) -> None:
+    """Neither has symbolic sizes: a call of the one is none of the other."""
+    model = torch.nn.Linear(64, 64).eval()
+    with torch.no_grad():
+        fast = compile_kept(model, slower=False, trivial=0.0)
+        for _ in range(3):
+            for x in (rows(8), rows(8).view(2, 4, 64), rows(8).view(2, 2, 2, 64)):
+                torch.testing.assert_close(fast(x), model(x))
+    assert [made(graph) for graph in graphs] == [1, 0, 0]
+
+
+def test_a_family_shares_the_largest_weight() -> None:
+    table, one, other = torch.zeros(9, 9), torch.zeros(3), torch.zeros(3)
+    assert family_of([one, table], [0, 1]) is family_of([None, table, other], [1, 2])
+    assert family_of([one, table], [0]) is not family_of([table, other], [1])
+    assert family_of([one], []) is not family_of([one], [])
 
 
 def test_modules_of_other_weights_wait_for_nothing(compile_kept, graphs: list[eager_contest.Whole]) -> None:
