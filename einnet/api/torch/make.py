@@ -56,8 +56,9 @@ class Making:
     error: float | None = None
 
 
-def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, settings: Settings, turn: Turn) -> Making:
-    """A program for the part with these arguments, or eager mode where that is faster, or right where the program is not.
+def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, settings: Settings, turn: Turn, timed: bool = True) -> Making:
+    """A program for the part with these arguments, or eager mode where that is faster, or right where the program is not. Which one is faster is told
+    by whoever asks where it is not `timed` here.
 
     Raises EinNetError where there can be no program, NotReady where there is none in time.
     """
@@ -80,6 +81,8 @@ def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, set
         error, right = judged(found, wanted, exact, tolerance(settings))
     if not right:
         return Making(Eager(f"the program's result is another one: {error:.2g} of max|y|", warn=True), verdict, eager_ms, None, stored, error)
+    if not timed:
+        return Making(bound, verdict, None, None, stored, error)
     faster, eager_ms, einnet_ms = in_turns(lambda: module(*args), lambda: bound(args), waits_actively_s(executable))
     if not faster and not options.slower:
         return Making(Eager("it is no slower there"), verdict, eager_ms, einnet_ms, stored, error)

@@ -82,6 +82,8 @@ class Part:
         self._tensors = [n for n in range(sum(n.op == "placeholder" for n in module.graph.nodes)) if n not in self.weights]
         self._single = not isinstance(next(n for n in module.graph.nodes if n.op == "output").args[0], (tuple, list))
         self.awake_s = AWAKE_S
+        self.timed = True
+        """Whether a program is compared with eager mode here; not where the part is all of a graph that is compared as a whole."""
         self._making = threading.Lock()
         self._full = False
 
@@ -143,7 +145,7 @@ class Part:
         try:
             with torch.no_grad():
                 frozen, turn = freeze(self.module, args, self.weights), self.allowance.turn(self.operators)
-                making = make(self.module, args, frozen, self.options, self.settings, turn)
+                making = make(self.module, args, frozen, self.options, self.settings, turn, self.timed)
         except NotReady as error:
             if self.options.strict:
                 raise
