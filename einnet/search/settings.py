@@ -27,6 +27,10 @@ ROUNDED = 8
 random numbers, and layers hand on what they err by. On a card seven models in TF32 were off by two at most; rounded so on a processor, the five
 transposed convolutions of DCGAN are off by four at one sample and by four and a half at sixteen."""
 
+KEPT, CANDIDATE, NEVER = ROLES = ("kept", "candidate", "never")
+"""What ONNX Runtime with the whole model is: what runs unless a program of ours is surely faster, what runs where it is measured to be faster, or no
+candidate."""
+
 TARGETS = ("native", "onnx")
 """Where the program is to be fast: as ours, or as an ONNX model in ONNX Runtime."""
 
@@ -68,7 +72,7 @@ class Settings:
     finite: bool = False
     strict_nan: bool = False
     derive: bool = True
-    whole: bool = True
+    whole: str = KEPT
     converge: bool = True
     fingerprint: bool = True
     rules: tuple[str, ...] | None = None
@@ -84,6 +88,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
             raise UsageError(f"target {self.target!r} is not one of {', '.join(TARGETS)}")
+        if self.whole not in ROLES:
+            raise UsageError(f"whole {self.whole!r} is not one of {', '.join(ROLES)}")
         if self.target == "onnx" and self.cpu != "native":
             raise UsageError(f"cpu {self.cpu!r} is for generated code; target 'onnx' has none: ONNX Runtime runs its model on any processor")
         words = self.allow.split(",")
@@ -167,7 +173,7 @@ class Arguments(TypedDict, total=False):
     finite: bool
     strict_nan: bool
     derive: bool
-    whole: bool
+    whole: str
     converge: bool
     fingerprint: bool
     rules: tuple[str, ...] | None

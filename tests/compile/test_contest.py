@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from einnet.evidence.comparison.verify import WHOLE, Trial
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.ort import Session
 from einnet.runtime.timing import Comparison, Timing
-from tests.models import two_layers
+from tests.models import two_layers, two_outputs
 from tests.runtime.plans import two_layers as two_layers_plan
 
 BEHIND = decide.behind
@@ -58,6 +60,31 @@ def test_a_program_that_is_kept_beats_the_faster_samples_of_onnx_runtime() -> No
 @pytest.mark.parametrize(("runs", "found"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_what_runs(runs: str, found: dict[str, object]) -> None:
     assert best_of([name for name in ("optimized", "mixed", WHOLE) if name in found], "optimized", found) == runs
+
+
+def test_noise_keeps_onnx_runtime_only_where_it_is_what_the_user_has_already() -> None:
+    names, ahead = ["optimized", WHOLE], times(0.5, optimized=0.8, whole=1.0, onnxruntime=1.0)
+    assert best_of(names, "optimized", ahead) == WHOLE
+    assert best_of(names, "optimized", ahead, noisy=inf) == "optimized"
+    assert best_of(names, "optimized", times(0.5, optimized=1.1, whole=1.0, onnxruntime=1.0), noisy=inf) == WHOLE
+
+
+@pytest.mark.parametrize(("role", "runs"), [("kept", "whole model"), ("candidate", "own operators"), ("never", "own operators")])
+def test_what_onnx_runtime_with_the_whole_model_is(role: str, runs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(trial: Trial, programs: Mapping[str, object], seconds: float) -> dict[str, object]:
+        ours = {name: (1.0,) * 12 if name == WHOLE else (0.5, 0.97, 1.5) * 4 for name in programs}
+        rounds = Comparison({"onnxruntime": (1.0,) * 12, **ours}, (0.7, 1.0, 1.4) * 4)
+        return {**rounds.timings, "noise": rounds.noise, "rounds": rounds, "once": None}
+
+    monkeypatch.setattr(Trial, "compare", compare)
+    monkeypatch.setattr(decide, "CONTEST_RUNS", 0)
+    monkeypatch.setattr(decide, "behind", BEHIND)
+    assert einnet.optimize(two_outputs(), max_depth=1, time_budget=3, threads=1, whole=role).report["runs"] == runs
+
+
+def test_a_role_that_there_is_not() -> None:
+    with pytest.raises(UsageError, match="whole 'always' is not one of kept, candidate, never"):
+        einnet.optimize(two_outputs(), whole="always")
 
 
 NOISY_WHOLE = times(0.3, original=1.0, mixed=0.99)

@@ -105,7 +105,7 @@ def test_the_fastest_program_of_ours_is_kept_where_the_whole_model_in_onnx_runti
     monkeypatch.setattr(Trial, "compare", clock(ours=2.0, onnxruntime=1.0, whole=1.1))
     monkeypatch.setattr(door, "behind", behind)
     monkeypatch.setattr(door, "CONTEST_RUNS", 0)
-    result = einnet.optimize(two_outputs(), max_depth=1, time_budget=3, threads=1, whole=False)
+    result = einnet.optimize(two_outputs(), max_depth=1, time_budget=3, threads=1, whole="never")
     assert result.report["runs"] != "whole model" and result.report["totals"]["optimized_ms"] == 2000.0
 
 

@@ -99,7 +99,7 @@ def test_one_program_in_pieces_serves_all_lengths_of_a_cache(growing: Any, told:
     model, fast, group = growing
     assert programs(group) == len(group.pieces) == 3
     (one,) = group.part.told
-    assert not group.part.settings.whole
+    assert group.part.settings.whole == "never"
     assert (one.part, one.runs) == ("part 0 in 3 pieces", "einnet") and one.error is not None and one.error < 1e-5
     calls = []
     for piece in group.pieces:

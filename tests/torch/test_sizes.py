@@ -118,11 +118,34 @@ def test_graphs_of_the_same_weights_that_are_called_in_turn_wait(compile_kept, g
     assert [made(graph) for graph in graphs] == [1, 0, 0]
 
 
-def test_a_family_shares_the_largest_weight() -> None:
+def test_a_family_shares_most_of_its_weights() -> None:
     table, one, other = torch.zeros(9, 9), torch.zeros(3), torch.zeros(3)
     assert family_of([one, table], [0, 1]) is family_of([None, table, other], [1, 2])
     assert family_of([one, table], [0]) is not family_of([table, other], [1])
     assert family_of([one], []) is not family_of([one], [])
+    more = [torch.zeros(5, 9), torch.zeros(5, 9)]
+    assert family_of([table, *more], range(3)) is not family_of([one, table], [0, 1]), "most of the first are others"
+    assert family_of([table, *more], range(3)) is family_of([*more, table, one], range(4))
+
+
+def test_two_graphs_of_a_model_that_share_a_table_wait_for_nothing(compile_kept, graphs: list[eager_contest.Whole]) -> None:
+    """A break between the table and the scores by the same table: each graph follows the other."""
+
+    class Tied(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(40, 32)
+            self.one, self.two = (torch.nn.Sequential(torch.nn.Linear(32, 256), torch.nn.Tanh(), torch.nn.Linear(256, 32)) for _ in range(2))
+
+        def forward(self, tokens: Any) -> Any:
+            x = self.one(self.table(tokens))
+            torch._dynamo.graph_break()
+            return self.two(x) @ self.table.weight.T
+
+    model, tokens = Tied().eval(), torch.arange(8)
+    with torch.no_grad():
+        torch.testing.assert_close(compile_kept(model, slower=False, trivial=0.0)(tokens), model(tokens))
+    assert [made(graph) for graph in graphs] == [1, 1]
 
 
 def test_modules_of_other_weights_wait_for_nothing(compile_kept, graphs: list[eager_contest.Whole]) -> None:

@@ -4,7 +4,7 @@ batch of a table. Which of them is called again and again is told by the calls t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,11 +15,17 @@ Key = tuple[Any, ...]
 
 
 class Family:
-    """What is compiled for the same weights, and what of it was called last, with which sizes."""
+    """What is compiled for the same weights, and what of it was called last, with which sizes. `weights` are bytes, by the identity of tensors."""
 
-    def __init__(self) -> None:
+    def __init__(self, weights: Mapping[int, int] | None = None) -> None:
+        self._weights = dict(weights or {})
         self._members: weakref.WeakSet[Any] = weakref.WeakSet()
         self._last: tuple[weakref.ref[Any], Key] | None = None
+
+    def has(self, weights: Mapping[int, int]) -> bool:
+        """Most of these are the family's, and most of the family's are these: a table that two halves of a model share makes them no family."""
+        common = sum(nbytes for tensor, nbytes in weights.items() if tensor in self._weights)
+        return 2 * common >= max(sum(weights.values()), sum(self._weights.values()))
 
     def further(self, graph: object) -> bool:
         """Another graph is there already; this one is from now on."""
@@ -34,7 +40,7 @@ class Family:
 
 
 _families: Any = WeakIdKeyDictionary()
-"""By the largest weight."""
+"""Lists of them, by the largest weight."""
 
 
 def family_of(args: Sequence[Any], weights: Collection[int]) -> Family:
@@ -42,4 +48,10 @@ def family_of(args: Sequence[Any], weights: Collection[int]) -> Family:
     tensors = [args[n] for n in weights if isinstance(args[n], torch.Tensor)]
     if not tensors:
         return Family()
-    return _families.setdefault(max(tensors, key=torch.Tensor.numel), Family())  # type: ignore[no-any-return]
+    own = {id(t): int(t.nbytes) for t in tensors}
+    known: list[Family] = _families.setdefault(max(tensors, key=torch.Tensor.numel), [])
+    for family in known:
+        if family.has(own):
+            return family
+    known.append(Family(own))
+    return known[-1]

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from einnet.errors import UsageError
-from einnet.search.settings import Arguments, Settings, chosen
+from einnet.search.settings import CANDIDATE, Arguments, Settings, chosen
 
 WEIGHTS, SIZES = ("constant", "inputs"), ("recurring", "all")
 SEARCH = (
@@ -74,6 +74,6 @@ def read_options(given: Mapping[str, Any] | None, threads: int) -> tuple[Options
             raise UsageError(f"the backend has no option {name!r}; {hint}")
     taken = dict(given or {})
     options = Options(**{name: taken.pop(name) for name in list(taken) if name in own})
-    arguments: Arguments = {"time_budget": TIME_BUDGET, "threads": threads}
+    arguments: Arguments = {"time_budget": TIME_BUDGET, "threads": threads, "whole": CANDIDATE}  # what a user has already is eager mode
     arguments.update(taken)  # type: ignore[typeddict-item]
     return options, chosen(None, arguments)

@@ -19,7 +19,7 @@ from einnet.api.torch.part import Part
 from einnet.api.torch.program import Bound
 from einnet.api.torch.waiting import Allowance
 from einnet.api.torch.weights import Watch
-from einnet.search.settings import Settings
+from einnet.search.settings import NEVER, Settings
 
 GraphModule = Any
 Node = Any
@@ -102,7 +102,7 @@ class Group:
             self._sources += [(number, place) for place, key in enumerate(keys) if key not in places and keys.index(key) == place]
             self._places.append([places.setdefault(key, len(places)) for key in keys])
         module = together([module for module, _ in pieces], self._places)
-        apart = replace(settings, whole=False)  # ONNX Runtime with the whole of it would be one piece
+        apart = replace(settings, whole=NEVER)  # ONNX Runtime with the whole of it would be one piece
         weights = [place for key, place in places.items() if isinstance(key, str)]
         self.part = Part(f"{name} in {len(pieces)} {'piece' if len(pieces) == 1 else 'pieces'}", module, weights, options, apart, allowance)
         own = [[place for place, arg in enumerate(given) if arg in constants] for _, given in pieces]

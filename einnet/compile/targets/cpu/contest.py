@@ -14,6 +14,7 @@ from einnet.compile.targets.cpu.programs import built
 from einnet.compile.targets.whole.one_kernel import whole_model
 from einnet.errors import BackendError
 from einnet.evidence.comparison.verify import NOISE, WHOLE
+from einnet.search.settings import KEPT, NEVER
 from einnet.search.time_shares import CONTEST_RUNS, FIRST_SHARE, PARTS_SHARE
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Contest:
 
     def whole(self, ours: Plan) -> Plan | None:
         """ONNX Runtime with the whole model; None where it is not wanted, takes more memory than it may, or is too large to be part of a program."""
-        limited = not self.settings.whole or (self.trial.peak or 0) > (self.settings.memory_limit or inf)
+        limited = self.settings.whole == NEVER or (self.trial.peak or 0) > (self.settings.memory_limit or inf)
         return None if limited else whole_model(self.model, ours, self.trial.order)
 
     def loaded(self, whole: Plan | None) -> Executable:
@@ -116,8 +117,8 @@ class Contest:
         places, the program without these unless it is surely slower. ONNX Runtime with the whole model is None where it took long to load: what was
         loaded as the reference stands for it.
 
-        ONNX Runtime with the whole model, which is what the user has already, runs in any case where what leads is not surely faster than it and its
-        median is no better, or where the times are too noisy to tell.
+        ONNX Runtime with the whole model runs in any case where what leads is not surely faster than it and its median is no better; and, where it is
+        what the user has already, where the times are too noisy to tell.
         """
         led, left = str(times["runs"]), end - time.monotonic()
         if left < CONTEST_RUNS * (times["optimized"].median + times["onnxruntime"].median) + 2 * self.trial.again_s:
@@ -129,16 +130,20 @@ class Contest:
             rounds: Comparison = found["rounds"]
             samples = {**rounds.samples, WHOLE: rounds.samples["onnxruntime"]}
             found = {**found, WHOLE: found["onnxruntime"], "rounds": replace(rounds, samples=samples)}
-        name = best_of(list(candidates), led, found, gains, times["rounds"])
+        noisy = NOISY if self.settings.whole == KEPT else inf
+        name = best_of(list(candidates), led, found, gains, times["rounds"], noisy)
         if name == DERIVED and OWN in own and not gains and not found["rounds"].after(times["rounds"]).faster(DERIVED, OWN, NOISE):
-            name = best_of([OWN, *(c for c in candidates if c == WHOLE)], OWN, found, earlier=times["rounds"])  # what was sure by chance is not
+            own_first = [OWN, *(c for c in candidates if c == WHOLE)]
+            name = best_of(own_first, OWN, found, earlier=times["rounds"], noisy=noisy)  # what was sure by chance is not
         return {**found, "runs": name, "optimized": slower_of(found[WHOLE], found["onnxruntime"]) if name == WHOLE else found[name]}
 
 
-def best_of(candidates: Sequence[str], led: str, found: Mapping[str, Any], gains: bool = False, earlier: Comparison | None = None) -> str:
+def best_of(
+    candidates: Sequence[str], led: str, found: Mapping[str, Any], gains: bool = False, earlier: Comparison | None = None, noisy: float = NOISY
+) -> str:  # fmt: skip
     """The candidate that runs, by interleaved times; `led` stays where nothing is surely faster by `NOISE`, but for the model's own operators where
     the parts that were kept of a derived program are known to gain: there that is surely slower, or runs. What an `earlier` comparison of the same
-    programs has seen of ONNX Runtime counts, too."""
+    programs has seen of ONNX Runtime counts, too. It runs where the noise is more than `noisy`."""
     rounds = found["rounds"]
     surely = [name for name in candidates if name not in (led, WHOLE) and rounds.faster(name, led, NOISE)]
     if led == OWN and gains and MIXED in candidates and not surely and not rounds.faster(OWN, MIXED):
@@ -149,7 +154,7 @@ def best_of(candidates: Sequence[str], led: str, found: Mapping[str, Any], gains
         return ours
     if surely_ahead(ours, led, rounds.merged(theirs, theirs[1]), earlier):
         return ours
-    return WHOLE if found["noise"] > NOISY or min(found[name].median for name in theirs) <= found[ours].median else ours
+    return WHOLE if found["noise"] > noisy or min(found[name].median for name in theirs) <= found[ours].median else ours
 
 
 def defended(times: Mapping[str, Any], incumbent: str | None) -> dict[str, Any]:
