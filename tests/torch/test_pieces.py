@@ -165,6 +165,24 @@ def test_weights_as_inputs_are_read_in_every_call(compile_kept: Any, groups: lis
     assert programs(group) == 3 and len(group.part.told) == 1
 
 
+def test_pieces_of_a_stored_program_share_its_constants(
+    compile_kept: Any, groups: list[Group], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """They lie in a file and are read when they are asked for."""
+    monkeypatch.setenv("EINNET_CACHE", str(tmp_path))
+    model = Decoder().eval()
+    for stored in (False, True):
+        torch._dynamo.reset()
+        fast = compile_kept(model, store=True)
+        with torch.no_grad():
+            for n in range(3):
+                given = token(), *caches(5 + n)
+                same(fast(*given), model(*given))
+        group = groups[-1]
+        assert [told.stored for told in group.part.told] == [stored] and programs(group) == 3
+        assert {known.runs.executable.constant_bytes for piece in group.pieces for known in piece.known} == {0}
+
+
 def test_pieces_stay_in_eager_mode_where_their_program_is_no_faster(compile_kept: Any, groups: list[Group], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("einnet.api.torch.eager_contest.in_turns", lambda *_: (False, 1.0, 2.0))
     model = Decoder().eval()

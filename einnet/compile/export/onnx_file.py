@@ -43,6 +43,11 @@ def to_onnx(optimization: Optimization) -> onnx.ModelProto:
     What was not derived stands there as in the original. Generated kernels are functions of the model over standard operators; the metadata
     name the rules behind every subprogram that was changed.
     """
+    return named(_as_onnx(optimization), optimization.settings.shapes)
+
+
+def _as_onnx(optimization: Optimization) -> onnx.ModelProto:
+    """The same, as what it was made of has it."""
     from einnet.runtime.whole import Whole
 
     kept = on_processor(optimization.executable)
@@ -108,7 +113,7 @@ def write(optimization: Optimization, path: Path) -> None:
     from einnet.graph.onnx.read import save_apart
     from einnet.runtime.onnx.model import too_large
 
-    model = named(to_onnx(optimization), optimization.settings.shapes)
+    model = to_onnx(optimization)
     try:
         with replacing(path) as draft:
             if too_large(model):
