@@ -85,12 +85,14 @@ def test_a_further_graph_of_the_same_weights_waits_until_two_calls_follow_each_o
 
 def test_a_further_graph_has_programs_when_two_calls_follow_each_other(compile_kept, graphs: list[eager_contest.Whole]) -> None:
     model = torch.nn.Linear(64, 64).eval()
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         fast = compile_kept(model, slower=False, trivial=0.0)
-        for n, count in ((8, [1]), (5, [1, 0]), (6, [1, 0]), (6, [1, 1])):
+        for n, count, told in ((8, [1], 0), (5, [1, 0], 0), (6, [1, 0], 0), (6, [1, 1], 0), (7, [1, 1], 1), (9, [1, 1], 1)):
             x = rows(n)
             torch.testing.assert_close(fast(x), model(x))
             assert [made(graph) for graph in graphs] == count
+            assert sum("sizes that differ" in str(w.message) for w in said) == told
         assert "or to follow each other" not in waits(graphs[1])[0]
 
 

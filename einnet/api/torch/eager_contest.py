@@ -44,6 +44,7 @@ class Whole:
         self._dynamic, self._writes, self._fixed, self._every = dynamic, writes, slower, every
         self._made_s, self._price_s = made_s, 0.0
         self._weights, self._family, self._further = weights, Family(), False
+        self._warned = False
         self._eager_s: dict[tuple[Any, ...], float] = {}
         self._chosen: dict[tuple[Any, ...], Compiled] = {}
         self._choosing = threading.Lock()
@@ -106,7 +107,8 @@ class Whole:
 
     def _waiting(self, key: tuple[Any, ...], args: Sequence[Any]) -> Any:
         """A call in eager mode, which counts towards programs for these sizes."""
-        if self._chosen and not self._eager_s:
+        if self._chosen and not self._warned:
+            self._warned = True
             warnings.warn(f"einnet: sizes that differ from the first ones run in eager mode: {self._until}", RuntimeWarning, stacklevel=2)
         begin = time.perf_counter()
         found = self.eager(*args)
