@@ -92,7 +92,7 @@ def growing(compile_kept: Any, groups: list[Group]) -> tuple[Any, Any, Group]:
 
 def programs(group: Group) -> int:
     """How many pieces run a program."""
-    return sum(any(known.runs is not None for known in piece.known) for piece in group.pieces)
+    return sum(any(isinstance(known.runs, pieces.Bound) for known in piece.known) for piece in group.pieces)
 
 
 def test_one_program_in_pieces_serves_all_lengths_of_a_cache(growing: Any, told: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from einnet.api.torch.eager_contest import Whole
 from einnet.api.torch.options import Options, read_options
 from einnet.api.torch.part import Part
 from einnet.api.torch.partition import decompositions, fixed_share, partition
-from einnet.api.torch.pieces import MOST, Group, worth_a_call
+from einnet.api.torch.pieces import MOST, Group, among, worth_a_call
 from einnet.api.torch.waiting import Allowance
 from einnet.errors import EinNetError
 from einnet.runtime.ort import OpaqueNode
@@ -58,19 +58,21 @@ def compiled(graph: GraphModule, inputs: Sequence[Any], *, options: Mapping[str,
         static = constant_inputs(functional)
         constants = static if own.weights == "constant" else set()
         given = {node.target: [arg.name for arg in node.args] for node in split.graph.nodes if node.op == "call_module"}
-        weights = {name: [n for n, arg in enumerate(given[name]) if arg in constants] for name in names}
+        modules = {name: (getattr(split, name), given[name]) for name in names}
         order = [node.name for node in functional.graph.nodes if node.op == "placeholder"]
         facts.update(dynamic=dynamic and not in_pieces, writes=written_inputs(), weights={n for n, name in enumerate(order) if name in static})
         if in_pieces:
-            names = [name for name in names if worth_a_call(getattr(split, name), bool(weights[name]))]
-            modules = [(getattr(split, name), given[name]) for name in names]
-            group = Group(modules, constants, f"part {len(taken)}", own, settings, allowance)
+            modules = {name: piece for name, piece in modules.items() if worth_a_call(*piece, constants)}
+            group = Group(list(modules.values()), constants, f"part {len(taken)}", own, settings, allowance)
             taken.append(group.part)
-            put(split, dict(zip(names, group.pieces, strict=True)))
+            put(split, dict(zip(modules, group.pieces, strict=True)))
             return group.calling(split.forward)
-        parts = {name: Part(f"part {n}", getattr(split, name), weights[name], own, settings, allowance) for n, name in enumerate(names, len(taken))}
-        taken.extend(parts.values())
-        put(split, parts)
+        parts = [
+            Part(f"part {n}", module, among(args, constants), own, settings, allowance)
+            for n, (module, args) in enumerate(modules.values(), len(taken))
+        ]  # fmt: skip
+        taken.extend(parts)
+        put(split, dict(zip(modules, parts, strict=True)))
         return split.forward  # type: ignore[no-any-return]
 
     whole = aot_autograd(fw_compiler=inference, inference_compiler=inference, decompositions=dict(decompositions()))(graph, list(inputs))

@@ -128,11 +128,10 @@ class Whole:
 
         with torch.random.fork_rng(devices=[]):
             faster, eager_ms, einnet_ms = in_turns(lambda: call(self.eager), lambda: call(self.compiled), max(p.awake_s for p in self.parts))
-        alone = self.parts[0].told if len(self.parts) == 1 else []
-        if alone and faster:
-            alone[-1] = replace(alone[-1], eager_ms=eager_ms, einnet_ms=einnet_ms)
-        elif alone:
-            alone[-1] = replace(alone[-1], runs="eager", why="it is no slower there", eager_ms=eager_ms, einnet_ms=einnet_ms)
+        if len(self.parts) == 1:
+            told = self.parts[0].told
+            runs, why = (told[-1].runs, told[-1].why) if faster else ("eager", "it is no slower there")
+            told[-1] = replace(told[-1], runs=runs, why=why, eager_ms=eager_ms, einnet_ms=einnet_ms)
         elif not faster:
             self._told.append(Told("the graph", self._allowance.operators, "eager", "as a whole it is no slower there", eager_ms, einnet_ms))
         return self.compiled if faster else self.eager

@@ -66,6 +66,11 @@ class Sized:
     changed: Changed | None = None
 
 
+def results(module: Any) -> Any:
+    """What a graph module gives: a node, or some."""
+    return next(node for node in module.graph.nodes if node.op == "output").args[0]
+
+
 class Part:
     """A submodule of a graph, called with tensors and sizes. Calls from several threads are safe; one of them makes a program, others run eager."""
 
@@ -80,12 +85,13 @@ class Part:
         self.told: list[Told] = []
         self._sized: dict[tuple[Any, ...], Sized] = {}
         self._tensors = [n for n in range(sum(n.op == "placeholder" for n in module.graph.nodes)) if n not in self.weights]
-        self._single = not isinstance(next(n for n in module.graph.nodes if n.op == "output").args[0], (tuple, list))
+        self._single = not isinstance(results(module), (tuple, list))
         self.awake_s = AWAKE_S
         self.timed = True
         """Whether a program is compared with eager mode here; not where the part is all of a graph that is compared as a whole."""
         self._making = threading.Lock()
-        self._full = False
+        self.full = False
+        """Nothing is made any more."""
 
     def __call__(self, *args: Any) -> Any:
         """The outputs, as the submodule gives them."""
@@ -104,14 +110,9 @@ class Part:
                 return entry
         return self._missing(key, args)
 
-    @property
-    def full(self) -> bool:
-        """Nothing is made any more."""
-        return self._full
-
     def _missing(self, key: tuple[Any, ...], args: Sequence[Any]) -> Entry | None:
         """Make what there is not yet; None while another thread does."""
-        if self._full or not self._making.acquire(blocking=False):
+        if self.full or not self._making.acquire(blocking=False):
             return None
         try:
             sized = self._sized.setdefault(key, Sized())
@@ -120,7 +121,7 @@ class Part:
                 return None
             sized.entries = [e for e in sized.entries if not e.watch.replaced(args)]
             if sum(len(s.entries) for s in self._sized.values()) >= self.options.programs:
-                self._full = True
+                self.full = True
                 self._kept(Eager(f"there are {self.options.programs} programs of it already, for other sizes or weights", warn=True))
                 return None
             made = Entry(watch, self._made(args))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from einnet.api.torch.make import Eager, outputs
 from einnet.api.torch.options import Options
-from einnet.api.torch.part import Part
+from einnet.api.torch.part import Entry, Part, results
 from einnet.api.torch.program import Bound
 from einnet.api.torch.waiting import Allowance
 from einnet.api.torch.weights import Watch
@@ -32,39 +33,31 @@ WORTH_A_CALL = 4
 """Operators of a piece without weights that take as long in eager mode as the call of a program."""
 
 
-@dataclass(frozen=True)
-class Current:
-    """What a piece runs with these weights: a program, or eager mode."""
-
-    watch: Watch
-    runs: Bound | None
-
-
 class Piece:
     """One of the submodules, called with tensors. It tells its group with what, as long as that wants to know."""
 
     def __init__(self, group: Group, number: int, module: GraphModule, weights: Collection[int]) -> None:
         self.module, self.weights = module, tuple(weights)
-        self.known: list[Current] = []
+        self.known: list[Entry] = []
         self._group, self._number = group, number
         self._single = not isinstance(results(module), (tuple, list))
 
     @property
     def count(self) -> int:
         """How many results it gives."""
-        return 1 if self._single else len(results(self.module))
+        return len(outputs(results(self.module)))
 
-    def learn(self, args: Sequence[Any], runs: Bound | None) -> None:
+    def learn(self, args: Sequence[Any], runs: Bound | Eager) -> None:
         """Run this with the weights among these arguments, and with the same tensors nothing from before they were written."""
         kept = [known for known in self.known if not known.watch.replaced(args)]
-        self.known = [*kept, Current(Watch([(n, args[n]) for n in self.weights]), runs)]
+        self.known = [*kept, Entry(Watch([(n, args[n]) for n in self.weights]), runs)]
 
     def __call__(self, *args: Any) -> Any:
         """The outputs, as the submodule gives them."""
         self._group.called(self._number, args)
         for known in self.known:
             if known.watch.current(args):
-                if known.runs is None:
+                if isinstance(known.runs, Eager):
                     break
                 found = known.runs(args)
                 return found[0] if self._single else found
@@ -99,14 +92,16 @@ class Group:
         """Of each argument of each piece among those of the part."""
         for number, (_, given) in enumerate(pieces):
             keys: list[str | tuple[int, int]] = [arg if arg in constants else (number, place) for place, arg in enumerate(given)]
-            self._sources += [(number, place) for place, key in enumerate(keys) if key not in places and keys.index(key) == place]
-            self._places.append([places.setdefault(key, len(places)) for key in keys])
+            for place, key in enumerate(keys):
+                if key not in places:
+                    places[key] = len(places)
+                    self._sources.append((number, place))
+            self._places.append([places[key] for key in keys])
         module = together([module for module, _ in pieces], self._places)
         apart = replace(settings, whole=NEVER)  # ONNX Runtime with the whole of it would be one piece
         weights = [place for key, place in places.items() if isinstance(key, str)]
         self.part = Part(f"{name} in {len(pieces)} {'piece' if len(pieces) == 1 else 'pieces'}", module, weights, options, apart, allowance)
-        own = [[place for place, arg in enumerate(given) if arg in constants] for _, given in pieces]
-        self.pieces = [Piece(self, number, module, own[number]) for number, (module, _) in enumerate(pieces)]
+        self.pieces = [Piece(self, number, module, among(given, constants)) for number, (module, given) in enumerate(pieces)]
         self._call, self._wanted = _Call(), True
 
     def calling(self, graph: Compiled) -> Compiled:
@@ -143,18 +138,13 @@ class Group:
         for number, piece in enumerate(self.pieces):
             own = {place: n for n, place in enumerate(self._places[number])}
             runs = entry.runs.piece(own, range(first, first + piece.count)) if isinstance(entry.runs, Bound) else None
-            piece.learn(given[number], runs)
+            piece.learn(given[number], runs or Eager(""))
             first, taken = first + piece.count, taken or runs is not None
         if isinstance(entry.runs, Bound):
             entry.runs.rest()
             if not taken:
                 self.part.told[-1] = replace(self.part.told[-1], runs="eager", why="its program cannot be taken apart")
         self._wanted = False
-
-
-def results(module: GraphModule) -> Any:
-    """What a graph gives: a node, or some."""
-    return next(node for node in module.graph.nodes if node.op == "output").args[0]
 
 
 def together(modules: Sequence[GraphModule], places: Sequence[Sequence[int]]) -> GraphModule:
@@ -175,7 +165,7 @@ def together(modules: Sequence[GraphModule], places: Sequence[Sequence[int]]) ->
             if node.op == "placeholder":
                 values[node] = given[next(arguments)]
             elif node.op == "output":
-                found += torch.fx.map_arg(results(module) if isinstance(results(module), (tuple, list)) else [results(module)], values.__getitem__)
+                found += torch.fx.map_arg(outputs(results(module)), values.__getitem__)
             else:
                 values[node] = graph.node_copy(node, values.__getitem__)
                 if node.op == "get_attr":
@@ -184,6 +174,11 @@ def together(modules: Sequence[GraphModule], places: Sequence[Sequence[int]]) ->
     return torch.fx.GraphModule(root, graph)
 
 
-def worth_a_call(module: GraphModule, weights: bool) -> bool:
-    """A piece takes longer in eager mode than the call of a program."""
-    return weights or sum(node.op == "call_function" for node in module.graph.nodes) >= WORTH_A_CALL
+def among(given: Sequence[str], constants: Collection[str]) -> list[int]:
+    """The places of weights among the arguments of these names."""
+    return [place for place, arg in enumerate(given) if arg in constants]
+
+
+def worth_a_call(module: GraphModule, given: Sequence[str], constants: Collection[str]) -> bool:
+    """A piece that is called with arguments of these names takes longer in eager mode than the call of a program."""
+    return bool(among(given, constants)) or sum(node.op == "call_function" for node in module.graph.nodes) >= WORTH_A_CALL

@@ -24,8 +24,8 @@ class Bound:
     """A program that takes and gives tensors. Its inputs by name stand `at` these places among the arguments; its outputs have these `forms`, in this
     order.
 
-    Inputs are read where they lie, whatever their strides. Outputs are new tensors with the strides of `like`, into which the program's results are
-    written; an array that ONNX Runtime has made is handed over as it is, through DLPack, where its strides are those.
+    Inputs are read where they lie, whatever their strides. Outputs are new tensors of their forms, into which the program's results are written; an
+    array that ONNX Runtime has made is handed over as it is, through DLPack, where its strides are those.
     """
 
     def __init__(self, executable: Executable | Whole, at: Mapping[str, int], forms: Mapping[str, Form]) -> None:

@@ -127,16 +127,18 @@ def _infer(model: onnx.ModelProto) -> tuple[Types, str]:
 def with_axes_from_the_front(model: onnx.ModelProto) -> onnx.ModelProto:
     """A one-node model with dimensions that are counted from behind counted from the front, where old versions do so; any other as it is."""
     (node,) = model.graph.node
-    if node.domain not in STANDARD or node.op_type not in FROM_THE_FRONT or not node.input:
+    name = FROM_THE_FRONT.get(node.op_type) if node.domain in STANDARD else None
+    if not any(a.name == name and min((a.i, *a.ints)) < 0 for a in node.attribute):
+        return model
+    ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in model.graph.input if v.type.tensor_type.HasField("shape")}
+    ranks |= {t.name: len(t.dims) for t in model.graph.initializer}
+    rank = ranks.get(node.input[0])
+    if rank is None:
         return model
     told = onnx.ModelProto()
     told.CopyFrom(model)
-    ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in model.graph.input if v.type.tensor_type.HasField("shape")}
-    ranks |= {t.name: len(t.dims) for t in model.graph.initializer}
     given = {a.name: a for a in told.graph.node[0].attribute}
-    counted, rank = given.get(FROM_THE_FRONT[node.op_type]), ranks.get(node.input[0])
-    if counted is None or rank is None:
-        return model
+    counted = given[str(name)]
     counted.i += rank if counted.i < 0 else 0
     counted.ints[:] = [a + rank if a < 0 else a for a in counted.ints]
     order = sorted(range(len(counted.ints)), key=counted.ints.__getitem__)
