@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
+from einnet.api.torch.order import Settled
 from einnet.search.settings import Settings
 
 Tensor = Any
@@ -87,13 +88,12 @@ def doubled(x: Any) -> Any:
     return torch.float64 if x is torch.float32 else x
 
 
-class Double(torch.fx.Interpreter):  # type: ignore[misc]
+class Double(Settled):
     """A part whose numbers of float32 are of float64, those that it makes on the way, too."""
 
     def of(self, args: Sequence[Any]) -> list[Tensor]:
         """Its results."""
-        found = self.run(*map(doubled, args))
-        return list(found) if isinstance(found, (tuple, list)) else [found]
+        return super().of([doubled(x) for x in args])
 
     def fetch_attr(self, target: str) -> Any:
         """A constant of the part."""
@@ -123,7 +123,7 @@ ADDING = {
 SUBTRACTING = {aten.sub.Tensor: aten.add.Tensor, aten.sub.Scalar: aten.add.Scalar}
 
 
-class Sizes(torch.fx.Interpreter):  # type: ignore[misc]
+class Sizes(Settled):
     """A part that computes, beside each of its values, the sums of the absolute terms that it is made of since the last function that is no sum."""
 
     def of(self, args: Sequence[Any]) -> list[Tensor]:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from einnet.api.torch.halves import halved, widened
+from einnet.api.torch.order import in_order
 from einnet.api.torch.partition import tensors
 from einnet.graph.onnx.exported import apart, exported, exported_to, traced
 from einnet.graph.onnx.mapped import LARGE_FILE
@@ -94,7 +95,8 @@ def freeze(part: Any, args: Sequence[Any], weights: Sequence[int]) -> Frozen:
             graph.output(torch.fx.map_arg(node.args[0], lambda n: values[n]))
         else:
             values[node] = graph.node_copy(node, lambda n: values[n])
-            values[node].args, values[node].kwargs = torch.fx.node.map_aggregate((values[node].args, values[node].kwargs), widened)
+            given = in_order(node.target, values[node].args, values[node].kwargs)
+            values[node].args, values[node].kwargs = torch.fx.node.map_aggregate(given, widened)
             numbers_as_tensors(graph, root, held, values[node])
     lines += [f"{n.name} {n.op} {n.target} {n.args} {dict(n.kwargs)}" for n in graph.nodes if n.op != "placeholder"]
     inputs = tuple(widened(args[n].detach()) for n in places)

@@ -12,6 +12,7 @@ from einnet.api.torch.agreement import differences, tolerance
 from einnet.api.torch.frozen import Frozen
 from einnet.api.torch.halves import budgeted, judged
 from einnet.api.torch.options import Options
+from einnet.api.torch.order import results
 from einnet.api.torch.program import Bound
 from einnet.api.torch.waiting import Stop, Turn, within
 from einnet.errors import EinNetError
@@ -62,13 +63,13 @@ def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, set
 
     Raises EinNetError where there can be no program, NotReady where there is none in time.
     """
-    wanted = outputs(module(*args))
+    wanted = results(module, args)
     if not all(t.numel() for t in wanted):
         return Making(Eager("it computes nothing: a tensor is empty"))
     eager_ms = least_ms(lambda: module(*args), options.trivial / 1e3)
     if eager_ms * 1e3 < options.trivial:
         return Making(Eager(f"it takes {eager_ms * 1e3:.3g} us there, in which no program is called"), eager_ms=eager_ms)
-    exact = outputs(frozen.module(*frozen.inputs)) if frozen.halves else None
+    exact = results(frozen.module, frozen.inputs) if frozen.halves else None
     if exact is not None:
         settings = budgeted(settings, wanted, exact)
     executable, verdict, stored = within(lambda stop: program(frozen, len(wanted), options, settings, turn, stop), turn)
@@ -118,11 +119,6 @@ def program(
         if path:
             program_cache.remember(result, path)
     return on_processor(result.executable), verdict(result.timed), False
-
-
-def outputs(found: Any) -> list[Tensor]:
-    """A submodule's outputs as a list."""
-    return list(found) if isinstance(found, (tuple, list)) else [found]
 
 
 def timed_ms(call: Callable[[], object]) -> float:

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from einnet.api.torch.make import Eager, outputs
+from einnet.api.torch.make import Eager
 from einnet.api.torch.options import Options
+from einnet.api.torch.order import outputs
 from einnet.api.torch.part import Entry, Part, results
 from einnet.api.torch.program import Bound
 from einnet.api.torch.waiting import Allowance

@@ -1,0 +1,73 @@
+"""Where torch leaves the order of equal elements open, a program's is theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install -e '.[torch]')")
+pytest.importorskip("onnxscript", reason="onnxscript is not installed (pip install -e '.[torch]')")
+
+
+def traced(model: Any, *args: Any) -> Any:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    return make_fx(model)(*args)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_equal_elements_are_sorted_as_they_stood(descending: bool) -> None:
+    from einnet.api.torch.order import results
+
+    x = torch.randint(0, 4, (3, 200))
+    values, places = results(traced(lambda x: tuple(torch.sort(x, -1, descending)), x), [x])
+    assert torch.equal(values, x.gather(1, places))
+    step = values[:, 1:] - values[:, :-1]
+    assert bool(((step <= 0) if descending else (step >= 0)).all())
+    assert bool((places[:, 1:] > places[:, :-1])[step == 0].all())
+
+
+@pytest.mark.parametrize(("largest", "wanted"), [(True, [1, 3, 4, 0]), (False, [5, 2, 0, 1])])
+def test_the_largest_are_in_order_though_none_is_asked_for(largest: bool, wanted: list[int]) -> None:
+    from einnet.api.torch.order import results
+
+    x = torch.tensor([[2.0, 3.0, 1.0, 3.0, 3.0, 0.0]])
+    values, places = results(traced(lambda x: tuple(torch.topk(x, 4, 1, largest, sorted=False)), x), [x])
+    assert places.tolist() == [wanted] and torch.equal(values, x.gather(1, places)) and places.is_contiguous()
+
+
+def test_the_only_element_is_the_largest() -> None:
+    from einnet.api.torch.order import results
+
+    x = torch.tensor(3.0)
+    values, places = results(traced(lambda x: tuple(torch.topk(x, 1)), x), [x])
+    assert values.shape == places.shape == () and int(places) == 0
+
+
+class Routed(torch.nn.Module):  # type: ignore[misc]
+    """Rows by the expert that each goes to, as mixtures of experts lay them out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = torch.nn.Linear(16, 4)
+
+    def forward(self, x: Any) -> Any:
+        share, expert = torch.topk(self.router(x).softmax(-1), 2, dim=-1, sorted=False)
+        sorted_experts, order = torch.sort(expert.reshape(-1))
+        return share, sorted_experts, order, x[order // 2] * share.reshape(-1)[order].unsqueeze(1)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_part_that_sorts_equal_numbers_is_a_program(compile_kept: Any, told: Any, half: bool) -> None:
+    model, x = Routed().eval(), torch.randn(64, 16)
+    if half:
+        model, x = model.bfloat16(), x.bfloat16()
+    with torch.no_grad():
+        share, experts, order, rows = compile_kept(model)(x)
+        mixed = model.router(x).softmax(-1)
+    assert [(part.runs, part.operators > 5) for part in told()] == [("einnet", True)], told()
+    places = torch.topk(mixed, 2).indices.reshape(-1)
+    assert torch.equal(experts, places[order]), "each is where the sort says that it stood"
+    assert torch.equal(torch.sort(order).values, torch.arange(128))
+    assert torch.allclose(rows.float(), (x[order // 2] * share.reshape(-1)[order].unsqueeze(1)).float(), rtol=1e-2)
