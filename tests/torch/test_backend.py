@@ -360,6 +360,17 @@ def test_parts_are_timed_by_themselves_where_there_are_several_and_when_their_we
         assert turns == ["graph", "part"]
 
 
+def test_nobody_watches_while_a_part_is_timed(compile_kept, monkeypatch):
+    """torch's mode for a graph's first call runs Python for each operator: eager mode looks slow, and so do a program's tensors."""
+    from einnet.api.torch import part
+
+    seen, watched = [], part.make
+    monkeypatch.setattr(part, "make", lambda *args: (seen.append(torch._C._len_torch_dispatch_stack()), watched(*args))[1])
+    with torch.no_grad():
+        compile_kept(nn.Linear(8, 4))(torch.randn(3, 8))
+    assert seen == [0]
+
+
 @pytest.mark.parametrize("rows", [1, 6])
 def test_a_counter_that_every_call_adds_to_stays_in_its_table_while_the_graph_is_timed(compile_kept, monkeypatch, rows):
     """As that of a cache of fixed size, in which a model that generates text writes keys and values; the first call may fill it."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from einnet.api.torch.frozen import freeze
 from einnet.api.torch.make import AWAKE_S, Eager, Making, make, waits_actively_s
@@ -144,7 +145,8 @@ class Part:
 
     def _made(self, args: Sequence[Any]) -> Bound | Eager:
         try:
-            with torch.no_grad():
+            # a mode in which torch watches the first call of a graph takes longer for each operator than many an operator does
+            with torch.no_grad(), _disable_current_modes():
                 frozen, turn = freeze(self.module, args, self.weights), self.allowance.turn(self.operators)
                 making = make(self.module, args, frozen, self.options, self.settings, turn, self.timed)
         except NotReady as error:
