@@ -24,6 +24,7 @@ def apart(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch = pytest.importorskip("torch", reason="torch is not installed (pip install -e '.[torch]')")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed (pip install -e '.[torch]')")
     monkeypatch.setenv("EINNET_CACHE", str(cache))
+    monkeypatch.setattr("einnet.api.torch.frozen.traced", lambda module, inputs: pytest.fail("torch traces a part again"))
     torch.manual_seed(0)
     torch._dynamo.reset()
     yield

@@ -17,6 +17,7 @@ import torch
 from einnet.api.torch.halves import halved, widened
 from einnet.api.torch.order import in_order
 from einnet.api.torch.partition import tensors
+from einnet.api.torch.untraced import as_program
 from einnet.graph.onnx.exported import apart, exported, exported_to, traced
 from einnet.graph.onnx.mapped import LARGE_FILE
 
@@ -60,12 +61,19 @@ class Frozen:
         """
         names = [f"y{n}" for n in range(outputs)]
         if sum(value.nbytes for value in self.weights.values()) < LARGE_FILE:
-            yield apart(lambda: exported(traced(self.module, self.inputs), self.names, names))
+            yield apart(lambda: exported(self._program(), self.names, names))
             return
         with TemporaryDirectory() as folder:
             path = Path(folder) / "part.onnx"
-            apart(lambda: exported_to(path, traced(self.module, self.inputs), self.names, names))
+            apart(lambda: exported_to(path, self._program(), self.names, names))
             yield path
+
+    def _program(self) -> Any:
+        """As torch's exporter takes it."""
+        try:
+            return as_program(self.module, self.inputs, self.weights)
+        except Exception:  # what torch says of a graph that it would have traced otherwise
+            return traced(self.module, self.inputs)
 
 
 def freeze(part: Any, args: Sequence[Any], weights: Sequence[int]) -> Frozen:

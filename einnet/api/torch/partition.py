@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
+from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
@@ -224,6 +224,27 @@ def without_last_views(nodes: Iterable[Node]) -> list[Node]:
     return list(kept)
 
 
+def in_parts(graph: GraphModule, support: Support) -> list[list[Node]]:
+    """The nodes that are taken in as few parts as follow one another, the first part first.
+
+    A node's part is counted from the end: as many nodes that are not taken stand between it and the graph's outputs, in turns with such that are, as
+    parts follow its own. So it is as near as can be to what reads it, no part reads what a later one gives, and the time is linear in the nodes
+    (torch's own partitioner looks for a cycle at each step: 11 s for the 13,000 nodes of a language model of 30 layers).
+    """
+    nodes = graph.graph.nodes
+    taken = {node: bool(support.is_node_supported({}, node)) for node in nodes}
+    behind: dict[Node, int] = {}
+    parts: dict[int, list[Node]] = {}
+    for node in reversed(nodes):
+        behind[node] = max((behind[user] + (taken[user] and not taken[node]) for user in node.users), default=0)
+    for node in nodes:
+        if node.target is operator.getitem and taken[node]:
+            behind[node] = behind[node.args[0]]  # one of several results is taken where they are made
+        if taken[node]:
+            parts.setdefault(behind[node], []).append(node)
+    return [parts[count] for count in sorted(parts, reverse=True)]
+
+
 def partition(graph: GraphModule, fixed: bool = False) -> tuple[GraphModule, list[str], dict[str, str]]:
     """The graph with the parts that are taken as submodules, their names in order, and by operator why it is not taken.
 
@@ -231,8 +252,7 @@ def partition(graph: GraphModule, fixed: bool = False) -> tuple[GraphModule, lis
     """
     from_inputs(graph)
     support = Support(fixed)
-    partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
-    taken = [Partition(n, without_last_views(p.nodes)) for n, p in enumerate(partitioner.propose_partitions())]
-    fused = partitioner.fuse_partitions([p for p in taken if computes(list(p.nodes))])
+    groups = [without_last_views(nodes) for nodes in in_parts(graph, support)]
+    fused = fuse_by_partitions(graph, [dict.fromkeys(nodes) for nodes in groups if computes(nodes)])
     names = [node.target for node in fused.graph.nodes if node.op == "call_module"]
     return fused, names, support.reasons
