@@ -85,3 +85,26 @@ def test_what_torch_does_not_take_so_is_traced(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delattr("einnet.api.torch.untraced.FakeTensorProp.propagate")
     with part.onnx(count) as model:
         assert seen == [part.module] and len(model.graph.output) == count
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_the_exporter_knows_is_looked_up_once(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch that does not tell it exports as it always does."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    from einnet.graph.onnx import exported
+
+    part, _, count = frozen("mixed")
+    exported.registry()
+    looked: list[int] = []
+    found = ONNXRegistry.from_torchlib
+    monkeypatch.setattr(ONNXRegistry, "from_torchlib", staticmethod(lambda **kwargs: (looked.append(1), found(**kwargs))[1]))
+    if not told:
+        monkeypatch.setattr(exported, "registry", lambda: None)
+    models = []
+    for _ in range(2):
+        with part.onnx(count) as model:
+            models.append(model)
+    assert len(looked) == (0 if told else 2)
+    assert operators(models[0]) == operators(models[1]) and len(models[0].graph.node) > 5
+    assert [o.version for o in models[0].opset_import if not o.domain] == [20]

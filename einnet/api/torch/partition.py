@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_map
 from einnet.api.torch.halves import HALVES, WIDE
 from einnet.api.torch.simpler import simpler
 from einnet.api.torch.sizes import from_inputs
+from einnet.graph.onnx.exported import registry
 
 Node = Any
 GraphModule = Any
@@ -33,20 +34,10 @@ CARRIED = (*COMPUTED, torch.int64, torch.int32, torch.bool)
 
 
 @cache
-def registry() -> Any:
-    """What torch's exporter has ONNX for; None where this version of torch does not tell, and every operator is tried."""
-    try:
-        from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-        return ONNXRegistry.from_torchlib()
-    except (ImportError, AttributeError):
-        return None
-
-
-@cache
 def known(target: Any) -> bool:
-    """The exporter has ONNX for the operator."""
-    return registry() is None or bool(registry().is_registered(target))
+    """The exporter has ONNX for the operator, or does not tell."""
+    found = registry()
+    return found is None or bool(found[0].is_registered(target))
 
 
 @cache

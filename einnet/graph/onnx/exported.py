@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -103,7 +104,7 @@ def _exported(program: Any, inputs: Sequence[str] | None, outputs: Sequence[str]
 
     try:
         with torch.no_grad(), quiet():
-            result = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False, input_names=inputs, output_names=outputs)
+            result = _translated(program, inputs, outputs)
             fold(result.model)
             return give(result)
     except ModelError:
@@ -112,6 +113,31 @@ def _exported(program: Any, inputs: Sequence[str] | None, outputs: Sequence[str]
         raise BackendError(f"torch's ONNX exporter cannot be used ({first_line(error)}): `pip install 'einnet[torch]'`") from error
     except Exception as error:  # the exporter raises many types
         raise ModelError(f"torch's exporter has no ONNX model for it: {told(error)}") from error
+
+
+def _translated(program: Any, inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> Any:
+    """torch's ONNX program. What its exporter knows is looked up once a process, not once an export, which takes it 0.8 s."""
+    import torch
+
+    known = registry()
+    if known is None:
+        return torch.onnx.export(program, dynamo=True, optimize=False, verbose=False, input_names=inputs, output_names=outputs)
+    operators, export = known
+    names = {"input_names": inputs, "output_names": outputs}
+    return export(program, registry=operators, optimize=False, verbose=False, opset_version=operators.opset_version, **names)
+
+
+@cache
+def registry() -> tuple[Any, Callable[..., Any]] | None:
+    """What torch's exporter has ONNX for, by the opset that it writes, and the exporter to go with it; None where this torch does not tell."""
+    try:
+        from torch.onnx._constants import ONNX_DEFAULT_OPSET
+        from torch.onnx._internal.exporter._core import export
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+        return ONNXRegistry.from_torchlib(opset_version=ONNX_DEFAULT_OPSET), export
+    except (ImportError, AttributeError, TypeError):
+        return None
 
 
 def fold(model: Any) -> None:
