@@ -28,7 +28,7 @@ class Mixed(nn.Module):  # type: ignore[misc]
 MODELS = {
     "mixed": (Mixed, lambda: (torch.randn(5, 4), torch.arange(5).unsqueeze(1))),
     "convolutions": (
-        lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()), lambda: (torch.randn(2, 3, 8, 8),)
+        lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1)), lambda: (torch.randn(2, 3, 8, 8),)
     ),
     "attention": (lambda: nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), lambda: (torch.randn(2, 5, 16),)),
 }  # fmt: skip
