@@ -59,7 +59,7 @@ def optimize(
       strict_nan     True excludes what is true for finite numbers only: a NaN or an infinity goes where the model has it
       derive, converge, fingerprint   False switches the idea off, for ablation
       whole          what ONNX Runtime with the whole model is: "kept" (default) unless a program of ours is surely faster, a "candidate" that runs
-                     where it is measured to be faster, or "never" one, while a program of ours gives its results
+                     where it is surely faster, by a tenth, or "never" one, while a program of ours gives its results
       rules          names of the rules that may be explored, default all
       shapes         input name -> shape, for inputs with symbolic dimensions
       dynamic        "batch=1..32" or ("batch", 1, 32): a program for all these sizes of a dimension, a DynamicOptimization;
