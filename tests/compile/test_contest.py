@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import einnet
 from einnet.compile.targets.cpu import contest as decide
 from einnet.compile.targets.cpu.acceptance import InPlace
-from einnet.compile.targets.cpu.contest import best_of, gaining, slower_of
+from einnet.compile.targets.cpu.contest import Contest, best_of, gaining, slower_of
 from einnet.compile.targets.whole.one_kernel import whole_model
 from einnet.errors import UsageError
 from einnet.evidence.comparison.verify import WHOLE, Trial
@@ -69,6 +70,13 @@ def test_onnx_runtime_is_held_only_where_it_is_what_the_user_has_already() -> No
     assert best_of(names, "optimized", times(0.01, optimized=1.0, whole=0.85), held=False) == WHOLE
     assert best_of(names, "optimized", times(0.01, optimized=1.0, whole=0.95, onnxruntime=0.85), held=False) == "optimized"
     assert best_of(names, "optimized", times(0.5, optimized=1.1, whole=0.95), held=False) == "optimized", "by chance"
+
+
+@pytest.mark.parametrize(("role", "theirs", "runs"), [("kept", 0.95, WHOLE), ("candidate", 0.95, "optimized"), ("candidate", 0.85, WHOLE)])
+def test_where_there_is_no_time_to_try_it_the_reference_stands_for_it(role: str, theirs: float, runs: str) -> None:
+    contest = SimpleNamespace(trial=SimpleNamespace(again_s=1e9), settings=SimpleNamespace(whole=role))
+    found = {**times(optimized=1.0, onnxruntime=theirs), "runs": "optimized"}
+    assert Contest.again(contest, {"optimized": None, WHOLE: None}, found, 0.0)["runs"] == runs
 
 
 @pytest.mark.parametrize(("role", "runs"), [("kept", "whole model"), ("candidate", "own operators"), ("never", "own operators")])

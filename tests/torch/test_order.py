@@ -37,6 +37,15 @@ def test_the_largest_are_in_order_though_none_is_asked_for(largest: bool, wanted
     assert places.tolist() == [wanted] and torch.equal(values, x.gather(1, places)) and places.is_contiguous()
 
 
+def test_no_order_is_left_open() -> None:
+    from einnet.api.torch.order import in_order
+
+    aten = torch.ops.aten
+    assert in_order(aten.topk.default, ("x", 4, 1, True, False), {}) == (("x", 4, 1, True), {})
+    assert in_order(aten.topk.default, ("x", 4), {"dim": 1, "sorted": False}) == (("x", 4), {"dim": 1})
+    assert in_order(aten.sort.default, ("x", 1), {"descending": True}) == (("x", 1), {"descending": True})
+
+
 def test_the_only_element_is_the_largest() -> None:
     from einnet.api.torch.order import results
 
@@ -66,7 +75,8 @@ def test_a_part_that_sorts_equal_numbers_is_a_program(compile_kept: Any, told: A
     with torch.no_grad():
         share, experts, order, rows = compile_kept(model)(x)
         mixed = model.router(x).softmax(-1)
-    assert [(part.runs, part.operators > 5) for part in told()] == [("einnet", True)], told()
+    (part,) = told()
+    assert part.runs == "einnet" and part.operators > 5 and part.error < 0.02, part
     places = torch.topk(mixed, 2).indices.reshape(-1)
     assert torch.equal(experts, places[order]), "each is where the sort says that it stood"
     assert torch.equal(torch.sort(order).values, torch.arange(128))

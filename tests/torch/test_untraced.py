@@ -76,6 +76,15 @@ def test_the_model_is_that_of_a_traced_part(name: str, monkeypatch: pytest.Monke
         np.testing.assert_allclose(found, value.numpy(), rtol=1e-4, atol=1e-5)
 
 
+def test_nothing_is_decomposed_again() -> None:
+    from einnet.api.torch.untraced import as_program
+
+    part, _, _ = frozen("mixed")
+    program = as_program(part.module, part.inputs, part.weights)
+    assert program.run_decompositions({}) is program
+    assert [spec.target for spec in program.graph_signature.input_specs if spec.target] == list(part.weights)
+
+
 def test_what_torch_does_not_take_so_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     from einnet.graph.onnx.exported import traced
 
