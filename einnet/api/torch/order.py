@@ -1,4 +1,8 @@
-"""The order of equal elements, which torch leaves open where it sorts, and a program does not: in that in which they stood."""
+"""The order of equal elements, which torch leaves open where it sorts, and a program does not: in that in which they stood.
+
+Which of equal elements are among the largest is left open, too. That is no order: what is computed of others is another result, and torch's choice
+stays the one that counts.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,9 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Te
 
 
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
-    """The largest or smallest elements and their places in order, also where none is asked for."""
-    values, places = sort(x, dim, largest)
-    return (values.narrow(dim, 0, k).contiguous(), places.narrow(dim, 0, k).contiguous()) if x.dim() else (values, places)
+    """The elements that torch takes for the largest or smallest in order, also where none is asked for."""
+    values, places = aten.topk.default(x, k, dim, largest, True)
+    return values, places
 
 
 SETTLED = {aten.sort.default: sort, aten.topk.default: topk}
