@@ -53,6 +53,11 @@ def results(module: Any, args: Sequence[Any]) -> list[Tensor]:
     return outputs(module(*args))
 
 
+def sorts(module: Any) -> bool:
+    """The order of some of what the part gives is left open."""
+    return any(node.target is aten.sort.default for node in module.graph.nodes)
+
+
 def in_order(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of an operator's call that leaves no order open."""
     if target is not aten.topk.default:

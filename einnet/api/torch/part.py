@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from einnet.api.torch.frozen import freeze
 from einnet.api.torch.make import AWAKE_S, Eager, Making, make, waits_actively_s
 from einnet.api.torch.options import Options
+from einnet.api.torch.order import sorts
 from einnet.api.torch.program import Bound
 from einnet.api.torch.waiting import Allowance, NotReady
 from einnet.api.torch.weights import Watch
@@ -88,6 +89,7 @@ class Part:
         self._tensors = [n for n in range(sum(n.op == "placeholder" for n in module.graph.nodes)) if n not in self.weights]
         self._single = not isinstance(results(module), (tuple, list))
         self.awake_s = AWAKE_S
+        self.sorts = sorts(module)
         self.timed = True
         """Whether a program is compared with eager mode here; not where the part is all of a graph that is compared as a whole."""
         self._making = threading.Lock()
