@@ -129,7 +129,7 @@ class Whole:
         goes by torch's: another part that sorts the same, or who gets the result."""
         if not any(part.sorts and part.told and part.told[-1].runs == "einnet" for part in self.parts):
             return True
-        call = again(args, given)
+        call = repeated(args, given)
         with torch.random.fork_rng(devices=[]):
             state = torch.get_rng_state()
             wanted = tree_leaves(call(self.eager))
@@ -148,7 +148,7 @@ class Whole:
             return self.eager
         if self._fixed:
             return self.compiled
-        call = again(args, given)
+        call = repeated(args, given)
         with torch.random.fork_rng(devices=[]):
             faster, eager_ms, einnet_ms = in_turns(lambda: call(self.eager), lambda: call(self.compiled), max(p.awake_s for p in self.parts))
         if len(self.parts) == 1:
@@ -164,7 +164,7 @@ NEAR = 2.0**-4
 """How far numbers of half precision may be from eager mode's, relative to max|y|: each part was compared closely, and another order is far off."""
 
 
-def again(args: Sequence[Any], given: Mapping[int, Any]) -> Callable[[Compiled], Any]:
+def repeated(args: Sequence[Any], given: Mapping[int, Any]) -> Callable[[Compiled], Any]:
     """Calls a graph with these arguments, in which those that it writes are as they were `given`."""
     copies = [given[n].clone() if n in given else a for n, a in enumerate(args)]
 
