@@ -54,6 +54,7 @@ def optimize(
       max_error      most that an output may err on the inputs that verify it, relative to its max|y|, as 1e-2: in place of the limit of
                      `allow`; products may round their factors (bf16) where that is faster, and from 1e-3 on steps of class precision
                      are used, unless `allow` is "exact"
+      output_errors  output name -> its own such limit, where it is not that of the others
       certified      True lets products round only where a bound of the outputs, by an error analysis of the whole program on one set of
                      inputs, stays within max_error
       strict_nan     True excludes what is true for finite numbers only: a NaN or an infinity goes where the model has it

@@ -30,6 +30,15 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(int(n) for n in sizes.split("x") if n)
 
 
+def error(text: str) -> tuple[str | None, float]:
+    """`1e-2`, or `name=1e-2`: of one output."""
+    name, equals, number = text.rpartition("=")
+    try:
+        return (name if equals else None), float(number)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no error: expected 1e-2, or output=1e-2") from None
+
+
 def assignment(text: str) -> str:
     """`name=file`; where the name ends is known only with the program's input names."""
     if "=" not in text.strip("="):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from einnet.cli import grid, ranged
-from einnet.cli.arguments import names, shape, size
+from einnet.cli.arguments import error, names, shape, size
 from einnet.cli.files import check_writable, write_json, write_whole
 from einnet.errors import UsageError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FAILED = 1
 ALLOW = "worst class of step: exact, reassociation (default), precision; precision,tested: unproven steps; finite: vendor softmax and pooling"
-MAX_ERROR = "most that an output may err, of its max|y|: products may round their factors (bf16), and with 1e-3 or more steps be of class precision"
+MAX_ERROR = "most that outputs may err, of max|y|; OUTPUT=E: one: products may round their factors, from 1e-3 on steps are of class precision"
 CERTIFIED = "with --max-error: factors round only where a certified bound of the outputs, for one set of inputs, stays within it"
 PROGRAM = ".einnet"
 
@@ -35,7 +35,7 @@ def register(commands: Any) -> None:
     one.add_argument("--target", default="native", metavar="NAME", help="native (default), or onnx: what is fastest in ONNX Runtime, for -o OUT.onnx")
     one.add_argument("--cpu", default="native", metavar="LEVEL", help="code for native (default) or any x86-64-v2, x86-64-v3 or x86-64-v4 processor")
     one.add_argument("--allow", default="reassociation", metavar="CLASS", help=ALLOW)
-    one.add_argument("--max-error", type=float, metavar="E", help=MAX_ERROR)
+    one.add_argument("--max-error", dest="errors", action="append", default=[], type=error, metavar="E", help=MAX_ERROR)
     one.add_argument("--certified", action="store_true", help=CERTIFIED)
     one.add_argument("--strict-nan", action="store_true", help="nothing that is true for finite numbers only: NaN goes where the model has it")
     one.add_argument("--no-derive", dest="derive", action="store_false", help="the model's own operators only")
@@ -170,6 +170,13 @@ def settings(options: argparse.Namespace) -> Any:
     if len(shapes) < len(options.shapes):
         given = [name for name, _ in options.shapes]
         raise UsageError(f"--shape {next(n for n in given if given.count(n) > 1)} is given twice")
+    errors = dict(options.errors)
+    if len(errors) < len(options.errors):
+        given = [name for name, _ in options.errors]
+        twice = next(n for n in given if given.count(n) > 1)
+        raise UsageError(f"--max-error is given twice{f' for {twice}' if twice else ''}")
     searching = ("max_depth", "time_budget", "threads", "target", "cpu", "strict_nan", "derive", "converge", "fingerprint", "rules")
-    fields = (*searching, "allow", "max_error", "certified", "fresh", "seed", "workers", "scheduler", "memory_limit", "force")
-    return Settings(**{name: getattr(options, name) for name in fields}, backend=options.backend or backend(), shapes=shapes)
+    fields = (*searching, "allow", "certified", "fresh", "seed", "workers", "scheduler", "memory_limit", "force")
+    same = {name: getattr(options, name) for name in fields}
+    limits = {"max_error": errors.pop(None, None), "output_errors": errors}
+    return Settings(**same, **limits, backend=options.backend or backend(), shapes=shapes)

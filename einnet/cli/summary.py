@@ -102,6 +102,8 @@ def measurements(report: Report) -> list[str]:
     peaks = report.peak_bytes or {}
     lines.append("memory: " + ", ".join(f"{title} {megabytes(peaks.get(name))}" for name, title in PROGRAMS.items()))
     lines.append(f"verification {verification_line(v)}")
+    limited = {name: e for name, e in v.outputs.items() if e.allowed is not None}
+    lines += [f"  {name}: error {e.max_rel:.2g} of max|y|, allowed {e.allowed:g}" for name, e in limited.items()]
     lines += [precision_line(report.precision)] if report.precision else []
     lines.append(f"certificate: {c.derivations} derivations, {c.steps} steps" + (f" checked ({proofs})" if proofs else ""))
     lines.append(f"{t.states} states in {t.search_s:.1f} s of search, {t.total_s:.1f} s in all{stages_line(report.stages or [])}")

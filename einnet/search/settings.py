@@ -36,6 +36,30 @@ TARGETS = ("native", "onnx")
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What outputs may err, relative to max|y| of each: `error`, but for those that have a limit of their `own`."""
+
+    error: float
+    own: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, output: str) -> float:
+        """The limit of an output."""
+        return self.own.get(output, self.error)
+
+    def counted(self, output: str, error: float) -> float:
+        """An error of an output in terms of `error`: as far beyond it as beyond the output's own limit."""
+        return error * self.error / self.of(output)
+
+    @property
+    def least(self) -> float:
+        return min(self.error, *self.own.values()) if self.own else self.error
+
+    @property
+    def most(self) -> float:
+        return max(self.error, *self.own.values()) if self.own else self.error
+
+
+@dataclass(frozen=True)
 class Progress:
     """Where an optimization stands. `best` and `original` are ms of the subprogram at hand; `left` seconds of the time budget."""
 
@@ -67,6 +91,7 @@ class Settings:
     cpu: str = "native"
     allow: str = "reassociation"
     max_error: float | None = None
+    output_errors: Mapping[str, float] = field(default_factory=dict)
     certified: bool = False
     tested: bool = False
     finite: bool = False
@@ -99,7 +124,7 @@ class Settings:
             object.__setattr__(self, "allow", ",".join(words) or "reassociation")
         if self.allow not in KINDS:
             raise UsageError(f"allow {self.allow!r} is not one of {', '.join(KINDS)}, {TESTED}, {FINITE}, or a class and these: 'precision,{TESTED}'")
-        self._budget(self.max_error)
+        self._budget()
         self._limits()
         if self.force is not None and self.target != "native":
             raise UsageError("force draws candidates for our own program; target 'onnx' keeps what is fastest in ONNX Runtime")
@@ -123,23 +148,31 @@ class Settings:
         if self.memory_limit is not None and self.memory_limit < 1:
             raise UsageError(f"memory_limit must be a positive number of bytes, not {self.memory_limit}")
 
-    def _budget(self, error: float | None) -> None:
+    def _budget(self) -> None:
         """Let the default class be the worst one whose own limit is within a budget. Raises UsageError for a budget that nothing can keep."""
-        if error is None:
+        if self.max_error is None:
             if self.certified:
                 raise UsageError("certified is about a budget of error: it goes with max_error")
+            if self.output_errors:
+                raise UsageError("output_errors are limits of outputs that differ from the others': they go with max_error, the limit of those")
             return
-        if not 0 < error < 1:
-            raise UsageError(f"max_error must be between 0 and 1, a part of max|y|, not {error}")
+        for name, error in {"": self.max_error, **self.output_errors}.items():
+            if not 0 < error < 1:
+                raise UsageError(f"max_error{f' of {name}' if name else ''} must be between 0 and 1, a part of max|y|, not {error}")
         if (self.backend, self.target) != ("cpu", "native"):
             raise UsageError("max_error is for programs on this CPU: it goes with backend cpu and target native")
-        if self.allow == "reassociation" and TOLERANCE[KINDS[-1]] <= error:
+        if self.allow == "reassociation" and TOLERANCE[KINDS[-1]] <= self.limits.least:
             object.__setattr__(self, "allow", KINDS[-1])
 
     @property
     def tolerance(self) -> float:
-        """Greatest error against ONNX Runtime that passes, relative to max|y| of each output."""
+        """Greatest error against ONNX Runtime that passes, relative to max|y| of each output that has no limit of its own."""
         return tolerance(self.allow, self.max_error)
+
+    @property
+    def limits(self) -> Limits:
+        """What outputs may err."""
+        return Limits(self.tolerance, self.output_errors)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -168,6 +201,7 @@ class Arguments(TypedDict, total=False):
     cpu: str
     allow: str
     max_error: float | None
+    output_errors: Mapping[str, float]
     certified: bool
     tested: bool
     finite: bool

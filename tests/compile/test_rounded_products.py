@@ -33,7 +33,7 @@ from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.implementations import implementations as names
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.timing import Timing
-from einnet.search.settings import Settings
+from einnet.search.settings import Limits, Settings
 from einnet.search.time_shares import GROUPS_SHARE
 from tests.models import two_layers
 from tests.runtime.plans import two_layers as plan_of_two_layers
@@ -371,11 +371,14 @@ def test_float32_leaves_room_for_other_inputs() -> None:
     y = np.ones(3, np.float32)
 
     def found(error: float, tolerance: float) -> bool | None:
-        return with_room(compare_outputs({"y": y + np.float32(error)}, {"y": y}, tolerance), 1e-4).passed
+        return with_room(compare_outputs({"y": y + np.float32(error)}, {"y": y}, tolerance), Limits(1e-4)).passed
 
     assert found(4e-5, 1e-4) and not found(6e-5, 1e-4) and not found(2e-4, 1e-4)
     assert found(6e-5, 2.0**-7) and not found(2.0**-6, 2.0**-7)
-    assert with_room(compare_outputs({"y": y + np.float32(6e-5)}, {"y": y}, 1e-4), None).passed
+    within = compare_outputs({"y": y + np.float32(6e-5)}, {"y": y}, 1e-4)
+    for budget, passes in ((None, True), (1e-4, False)):
+        made = Rounding(Settings(max_error=budget), None, None)  # type: ignore[arg-type]
+        assert made.with_room(None, within).passed == passes, "a class of steps has its limit for itself"  # type: ignore[arg-type]
 
 
 @needs_bf16

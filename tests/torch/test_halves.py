@@ -118,16 +118,35 @@ def test_weights_that_change_are_seen(compile_kept, told):
 
 def test_the_error_that_is_allowed_is_eager_modes() -> None:
     from einnet.api.torch.halves import budgeted
+    from einnet.compile.targets.cpu.rounded_products import SPENT
     from einnet.search.settings import Settings
 
     exact = torch.tensor([1.0, 2.0])
-    assert budgeted(Settings(), [exact + 0.02], [exact]).max_error == 2.0**-7
-    assert budgeted(Settings(), [exact + 1.9], [exact]).max_error == 0.25
-    assert budgeted(Settings(), [exact], [exact]).max_error is None
-    assert budgeted(Settings(), [torch.tensor([1, 2])], [torch.tensor([1, 3])]).max_error is None
-    assert budgeted(Settings(), [torch.tensor([1.02, float("inf")])], [exact]).max_error == 2.0**-6
-    assert budgeted(Settings(), [exact + 0.02, exact + 0.1, exact], [exact] * 3).max_error == 2.0**-7
-    assert budgeted(Settings(max_error=0.1), [exact + 0.02], [exact]).max_error == 0.1
+
+    def asked(wanted: list[Any], exact: list[Any], **settings: Any) -> tuple[float | None, dict[str, float]]:
+        """What programs may err on the inputs by which is chosen what rounds: a part of the budget."""
+        found = budgeted(Settings(**settings), wanted, exact)
+        return found.max_error and SPENT * found.max_error, {name: SPENT * e for name, e in found.output_errors.items()}
+
+    assert asked([exact + 0.02], [exact]) == (pytest.approx(0.01), {})
+    assert asked([exact + 1.9], [exact]) == (0.25 * SPENT, {})
+    assert asked([exact], [exact]) == (None, {})
+    assert asked([torch.tensor([1, 2])], [torch.tensor([1, 3])]) == (None, {})
+    assert asked([torch.tensor([1.04, float("inf")])], [exact]) == (pytest.approx(0.04), {}), "of what is finite, 1 is the greatest"
+    assert asked([exact + 0.02, exact + 0.1, exact], [exact] * 3) == (pytest.approx(0.01), {"y1": pytest.approx(0.05)}), "y2 says nothing"
+    assert budgeted(Settings(max_error=0.1), [exact + 0.02], [exact]) == Settings(max_error=0.1)
+
+
+def test_a_stored_program_is_found_where_eager_mode_errs_a_little_more() -> None:
+    from einnet.api.torch.halves import roughly
+    from einnet.search.settings import Settings
+
+    plain, named = Settings(time_budget=3), Settings(max_error=0.01)
+    assert roughly(plain, plain) == plain
+    assert roughly(named, named) == named
+    found = [roughly(plain, Settings(time_budget=3, max_error=e, output_errors={"y1": 2 * e})) for e in (0.0040, 0.0045, 0.0039)]
+    assert found[0] == found[1] != found[2]
+    assert {(f.time_budget, f.max_error) for f in found[:2]} == {(3, 2.0**-8)} and not found[0].output_errors
 
 
 def test_a_search_is_told_what_eager_mode_errs(compile_kept, monkeypatch) -> None:

@@ -180,7 +180,7 @@ def test_what_is_made_ends_where_it_next_says_how_far_it_is(where, monkeypatch):
 
     monkeypatch.setattr("einnet.api.optimize.optimize", optimize)
     monkeypatch.setattr(Frozen, "onnx", export)
-    options, settings = read_options({"store": False}, 1)
+    settings = read_options({}, 1)[1]
     with pytest.raises(NotReady):
-        make.program(Frozen(None, (), (), {}, ""), 1, options, settings, Turn(inf), stop)
+        make.program(Frozen(None, (), (), {}, ""), 1, None, settings, Turn(inf), stop)
     assert passed == ["export", "search"][: 1 + (where == "search")]

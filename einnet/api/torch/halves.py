@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from einnet.api.torch.agreement import AS_NEAR, same_infinities
+from einnet.compile.targets.cpu.rounded_products import SPENT
 from einnet.search.settings import Settings
 
 Tensor = Any
@@ -39,13 +40,22 @@ def halved(values: Sequence[Any]) -> bool:
 
 
 def budgeted(settings: Settings, wanted: Sequence[Tensor], exact: Sequence[Tensor]) -> Settings:
-    """The settings of a search for a program that errs no more than eager mode in any result: by a power of two, as another call's inputs may make it
-    a little more or less. An error that the user has named stays."""
-    errors = [apart(w, w, e) for w, e in zip(wanted, exact, strict=True) if w.dtype.is_floating_point]
-    error = min((e for e in errors if e >= NOTHING), default=inf)
-    if settings.max_error is not None or error == inf:
+    """The settings of a search for a program that errs no more than eager mode in any result y0, y1, .. on the inputs that are drawn. Where its error
+    says nothing, the least of the others holds. An error that the user has named stays."""
+    errors = {f"y{n}": apart(w, w, e) for n, (w, e) in enumerate(zip(wanted, exact, strict=True)) if w.dtype.is_floating_point}
+    limits = {name: min(e / SPENT, MOST) for name, e in errors.items() if NOTHING <= e < inf}
+    if settings.max_error is not None or not limits:
         return settings
-    return replace(settings, max_error=min(2.0 ** floor(log2(error)), MOST))
+    least = min(limits.values())
+    return replace(settings, max_error=least, output_errors={name: limit for name, limit in limits.items() if limit > least})
+
+
+def roughly(asked: Settings, budgeted: Settings) -> Settings:
+    """The settings by which a program is stored and found again: other inputs of a process's first call make eager mode err a little more or less, so
+    that its error counts as a power of two. What is found is compared with eager mode in any case."""
+    if asked.max_error is not None or budgeted.max_error is None:
+        return asked
+    return replace(asked, max_error=2.0 ** floor(log2(budgeted.max_error)))
 
 
 def judged(found: Sequence[Tensor], wanted: Sequence[Tensor], exact: Sequence[Tensor], limit: float) -> tuple[float, bool]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from einnet.api.torch import program_cache
 from einnet.api.torch.agreement import differences, tolerance
 from einnet.api.torch.frozen import Frozen
-from einnet.api.torch.halves import budgeted, judged
+from einnet.api.torch.halves import budgeted, judged, roughly
 from einnet.api.torch.options import Options
 from einnet.api.torch.order import results
 from einnet.api.torch.program import Bound
@@ -22,6 +22,8 @@ from einnet.runtime.timing import compare
 from einnet.search.settings import Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from einnet.runtime.cpu.program import Executable
     from einnet.runtime.whole import Whole
 
@@ -70,16 +72,18 @@ def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, set
     if eager_ms * 1e3 < options.trivial:
         return Making(Eager(f"it takes {eager_ms * 1e3:.3g} us there, in which no program is called"), eager_ms=eager_ms)
     exact = results(frozen.module, frozen.inputs) if frozen.halves else None
+    asked = settings
     if exact is not None:
         settings = budgeted(settings, wanted, exact)
-    executable, verdict, stored = within(lambda stop: program(frozen, len(wanted), options, settings, turn, stop), turn)
+    path = program_cache.path_of(frozen.digest, roughly(asked, settings), options.graph_budget) if options.store else None
+    executable, verdict, stored = within(lambda stop: program(frozen, len(wanted), path, settings, turn, stop), turn)
     bound = Bound.of(executable, frozen.places, wanted)
     found = bound(args)
     if exact is None:
         error = differences(module, args, found, wanted, tolerance(settings))
         right = error <= tolerance(settings)
     else:
-        error, right = judged(found, wanted, exact, tolerance(settings))
+        error, right = judged(found, wanted, exact, tolerance(asked))
     if not right:
         return Making(Eager(f"the program's result is another one: {error:.2g} of max|y|", warn=True), verdict, eager_ms, None, stored, error)
     if not timed:
@@ -91,9 +95,9 @@ def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, set
 
 
 def program(
-    frozen: Frozen, count: int, options: Options, settings: Settings, turn: Turn, stop: Stop
+    frozen: Frozen, count: int, path: Path | None, settings: Settings, turn: Turn, stop: Stop
 ) -> tuple[Executable | Whole, str, bool]:  # fmt: skip
-    """The part's program, from the store if it is there; the report's verdict; whether it was stored.
+    """The part's program, from where it is stored if it is there; the report's verdict; whether it was stored.
 
     Raises EinNetError, and NotReady when it is told to stop.
     """
@@ -102,7 +106,6 @@ def program(
     from einnet.compile.targets.stored import StoredProgram
     from einnet.evidence.pages.verdict import verdict
 
-    path = program_cache.path_of(frozen.digest, settings, options.graph_budget) if options.store else None
     found = program_cache.recalled(path) if path and not settings.fresh else None
     if isinstance(found, StoredProgram):
         return on_processor(found.executable), verdict(found.record), True

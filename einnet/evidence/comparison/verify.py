@@ -19,6 +19,7 @@ from einnet.expr.nodes import functions_in, walk
 from einnet.graph.dtypes import NUMPY
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import Plan
+from einnet.records import changed
 from einnet.runtime.capacity import fits, give_back, growth
 from einnet.runtime.ort import Baseline, Session
 from einnet.runtime.timing import compare
@@ -191,26 +192,32 @@ def magnitudes(*outputs: Mapping[str, Array]) -> dict[str, float]:
 
 
 def compare_outputs(
-    got: Mapping[str, Array], wanted: Mapping[str, Array], tolerance: float, usual: Mapping[str, float] | None = None
-) -> Verification:
-    """Errors by output and overall; passed if every output's error is `allowed` and none is NaN everywhere.
+    got: Mapping[str, Array], wanted: Mapping[str, Array], tolerance: float, usual: Mapping[str, float] | None = None,
+    own: Mapping[str, float] | None = None,
+) -> Verification:  # fmt: skip
+    """Errors by output and overall; passed if every output's error is `allowed` and none is NaN everywhere. Some have a tolerance of their `own`.
 
     What an output is made of may cancel for some inputs, so that only rounding is left of it: one that is no more than the tolerance of its `usual`
     magnitude may differ by as much. `not_compared` names the outputs that are NaN.
     """
 
+    limits = {name: allowed(y, (own or {}).get(name, tolerance)) for name, y in wanted.items()}
+
     def passes(name: str, e: OutputError) -> bool:
-        limit = allowed(wanted[name], tolerance)
-        floor = limit * usual[name] if usual is not None and wanted[name].dtype.kind == "f" else 0.0
-        return e.max_rel <= limit or max(e.max_abs, e.scale) <= floor
+        floor = limits[name] * usual[name] if usual is not None and wanted[name].dtype.kind == "f" else 0.0
+        return e.max_rel <= limits[name] or max(e.max_abs, e.scale) <= floor
 
     table = errors(got, wanted)
     empty = nowhere_a_number(wanted)
-    worst = max((e.max_rel for e in table.values()), default=0.0)
+    worst, most = max((e.max_rel for e in table.values()), default=0.0), max(limits.values(), default=tolerance)
+    if own and table:
+        table = {name: changed(e, allowed=limits[name]) for name, e in table.items()}
+        nearest = max(table, key=lambda name: table[name].max_rel / limits[name])
+        worst, most = table[nearest].max_rel, limits[nearest]
     return Verification(
         max_abs=max((e.max_abs for e in table.values()), default=0.0),
         max_rel=worst,
-        tolerance=max((allowed(y, tolerance) for y in wanted.values()), default=tolerance),
+        tolerance=most,
         outputs=table,
         passed=all(passes(name, e) for name, e in table.items()) and not empty,
         not_compared=f"{', '.join(empty)}: NaN in every element of the reference" if empty else None,
@@ -244,7 +251,7 @@ class Trial:
 
         assert settings.threads is not None
         self.model, self.program = runnable(model), program
-        self.threads = settings.threads
+        self.threads, self.own_limits = settings.threads, settings.output_errors
         begin = time.monotonic()
         with growth() as loading:
             session = Session(self.model, self.threads, spin=True, rounds=True, title=program.title)
@@ -283,10 +290,12 @@ class Trial:
         return stepped(self.program, tolerance, self.apart)
 
     def verify(self, executable: Executable, tolerance: float) -> Verification:
-        """Run the program and compare: passed if every output's error is within tolerance of max|y|."""
+        """Run the program and compare: passed if every output's error is within tolerance of max|y|, or within the limit that the settings have for
+        it."""
         got = executable(dict(self.inputs))
         executable.release()
-        return compare_outputs(got, self.own if is_whole(executable.plan) else self.expected, self.stepped(tolerance), self.usual)
+        expected, own = self.own if is_whole(executable.plan) else self.expected, {name: self.stepped(e) for name, e in self.own_limits.items()}
+        return compare_outputs(got, expected, self.stepped(tolerance), self.usual, own)
 
     def compare(self, programs: Mapping[str, Executable], seconds: float) -> dict[str, Any]:
         """Interleaved timings of ONNX Runtime and of the programs; "noise" is an A-against-A ratio, "rounds" the whole comparison.

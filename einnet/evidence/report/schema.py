@@ -11,15 +11,21 @@ Json = Any
 
 
 class OutputError(Record):
-    """One output beside ONNX Runtime's: the greatest difference, the greatest |y|, and their ratio."""
+    """One output beside ONNX Runtime's: the greatest difference, the greatest |y|, their ratio, and what that may be where outputs have limits of
+    their own."""
 
     max_abs: float
     scale: float
     max_rel: float
+    allowed: float | None = None
 
 
 class Verification(Record):
-    """How a program compares with the model; `passed` is None where nothing was compared, and `not_compared` says why."""
+    """How a program compares with the model; `passed` is None where nothing was compared, and `not_compared` says why.
+
+    `max_rel` is the greatest error of an output relative to its max|y|, and `tolerance` what may be; where outputs have limits of their own, both are
+    those of the output that comes nearest to its limit, or is farthest beyond it.
+    """
 
     max_abs: float
     max_rel: float
@@ -189,6 +195,8 @@ class Asked(Searching):
     target: str
     max_error: float | None = None
     """The budget of error that stood in place of the class's own limit."""
+    output_errors: dict[str, float] = added({})
+    """The budgets of outputs that have one of their own."""
     certified: bool = added(False)
     """Products round only where a certified bound of the outputs stays within that budget."""
     workers: int
@@ -226,7 +234,8 @@ class RoundedRow(Record):
 
 
 class PrecisionRow(Record):
-    """How a budget of error was spent: the greatest error of an output relative to its max|y|, on so many draws of inputs."""
+    """How a budget of error was spent: the greatest error of an output relative to its max|y|, on so many draws of inputs. Errors of an output that
+    has a limit of its own count as if that were `max_error`."""
 
     max_error: float
     error: float

@@ -24,6 +24,7 @@ from einnet.expr.values.running_errors import pair
 from einnet.instantiate.kernels import Kernel, NotLifted, Plan, Shown, View
 from einnet.instantiate.kernels.arithmetics import Arithmetic
 from einnet.instantiate.kernels.contractions import arithmetic_of
+from einnet.search.settings import Limits
 
 AT_ONCE = 1 << 21
 """Evaluations of a body between two looks at the clock."""
@@ -31,8 +32,9 @@ AT_ONCE = 1 << 21
 Points = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def certified(plan: Plan, inputs: Mapping[str, Array], until: float) -> float | None:
-    """The greatest bound of an output's error, relative to its greatest element; infinite where nothing holds.
+def certified(plan: Plan, inputs: Mapping[str, Array], until: float, limits: Limits | None = None) -> float | None:
+    """The greatest bound of an output's error, relative to its greatest element; infinite where nothing holds. Bounds of outputs that have limits of
+    their own count in terms of the others' limit.
 
     None where there is no bound: time.monotonic() reached `until` before it was known, or a kernel has no expression.
     """
@@ -46,7 +48,8 @@ def certified(plan: Plan, inputs: Mapping[str, Array], until: float) -> float | 
             return None
         if any(np.isinf(part(held[v.buffer][1], v)).any() for v in kernel.result_views):
             return math.inf  # it may be no number, which no function of it bounds
-    return max((_relative(*(part(x, view) for x in held[view.buffer])) for _, view in plan.outputs), default=0.0)
+    found = {name: _relative(*(part(x, view) for x in held[view.buffer])) for name, view in plan.outputs}
+    return max((limits.counted(name, bound) if limits else bound for name, bound in found.items()), default=0.0)
 
 
 def _computed(kernel: Kernel, held: Mapping[str, tuple[Array, Array]], until: float) -> bool:

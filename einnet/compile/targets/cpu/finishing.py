@@ -189,7 +189,7 @@ def disagreement(found: Verification | None) -> str:
     """By how much a program does not agree with ONNX Runtime, and where; nothing where that is not told by numbers."""
     if found is None or not found.outputs or not found.max_rel > found.tolerance:
         return ""
-    name = max(found.outputs, key=lambda output: found.outputs[output].max_rel)
+    name = max(found.outputs, key=lambda output: found.outputs[output].max_rel / (found.outputs[output].allowed or 1.0))
     told = f"in {name} the error is {found.max_rel:.2g} of max|y|, {found.tolerance:g} is allowed"
     return f": {told}; a model whose float32 results are not sure to that needs a larger --max-error"
 

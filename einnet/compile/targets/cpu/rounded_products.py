@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from einnet.compile.targets.cpu.reach import HEADROOM, leaves, narrow, reaches
-from einnet.compile.targets.cpu.rounding_trials import Offer, Tried, Values, beyond
+from einnet.compile.targets.cpu.rounding_trials import Offer, Tried, Values, beyond, counted
 from einnet.compile.targets.cpu.roundoff import bounds
 from einnet.evidence.comparison.verify import NOISE, WARM_S, caller, random_values
 from einnet.evidence.numbers import drawn
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from einnet.evidence.report.schema import Verification
     from einnet.instantiate.kernels import Plan
     from einnet.runtime.costs import CpuCost
-    from einnet.search.settings import Settings
+    from einnet.search.settings import Limits, Settings
 
 SPENT = 0.8
 """Share of the budget that is spent on the inputs that are drawn: on others the error may be larger."""
@@ -103,16 +103,17 @@ class Rounding:
         """The fastest program within the budget, of one in float32 that was verified, and its verification; done at about `until`."""
         if self.settings.max_error is None or self.settings.force is not None:
             return executable, known
-        limit = SPENT * self.settings.max_error - known.max_rel
+        limits = self.settings.limits
+        own = counted(known.outputs, limits)
+        limit = SPENT * limits.error - own
         rows = self.rows(executable.plan, until)
         draws = inputs_like(self.trial.inputs, self.settings.seed)
         room = fits(2 * executable.nbytes)
         rows |= self.refused(executable, rows, draws) if room else {}
         offers = [Offer(r.place, ARITHMETICS[r.arithmetic], r.float32_ms, r.ms, r.by) for r in rows.values() if not r.why and r.float32_ms and r.ms]
-        budget = self.settings.max_error if self.settings.certified else None
-        tried = Tried(executable, draws, until, budget)
+        tried = Tried(executable, draws, until, limits.error if self.settings.certified else None, limits)
         room = bool(offers) and room
-        taken, apart, further = self.lasting(tried, offers, limit, self.settings.max_error - known.max_rel) if room else ([], 0.0, 0)
+        taken, apart, further = self.lasting(tried, offers, limit, limits.error - own) if room else ([], 0.0, 0)
         found, verification = self.accepted(executable, tried, taken, known)
         runs = taken if found is not executable else []
         certain = bounds(executable, {o.place: o.arithmetic for o in offers}, self.trial.inputs) if room and not tried.late else {}
@@ -120,7 +121,7 @@ class Rounding:
             alone, why = told(tried, o, reason(o in runs, o in taken, tried.alone.get(o), limit))
             rows[o.place] = changed(rows[o.place], runs=o in runs, why=why, error=alone, bound=certain.get(o.place))
         self.told[found] = PrecisionRow(
-            max_error=self.settings.max_error, error=known.max_rel + (apart if runs else 0.0), float32_error=known.max_rel,
+            max_error=limits.error, error=own + (apart if runs else 0.0), float32_error=own,
             draws=len(tried.draws) + further, products=[rows[n] for n in sorted(rows)], certified=tried.certain(runs),
         )  # fmt: skip
         return found, verification
@@ -132,7 +133,7 @@ class Rounding:
         by more than `most`, fewer are taken, without trials on the first draws where time is over.
         """
         until = tried.until
-        further = Tried(tried.executable, further_inputs(self.trial.inputs, self.settings.seed), until, whole=tried.whole)
+        further = Tried(tried.executable, further_inputs(self.trial.inputs, self.settings.seed), until, limits=tried.limits, whole=tried.whole)
         tried.until = in_share(SELECTING_SHARE, until)
         taken, apart = tried.within(offers, limit)
         tried.until = until
@@ -152,7 +153,8 @@ class Rounding:
         """What verification says of a program: of one that rounds nothing, failed where it leaves too little room. How much of the budget those take
         that round is known from their trials."""
         told = self.told.get(program)
-        return found if told is not None and any(p.runs for p in told.products) else with_room(found, self.settings.max_error)
+        rounds = told is not None and any(p.runs for p in told.products)
+        return found if rounds or self.settings.max_error is None else with_room(found, self.settings.limits)
 
     def refused(self, executable: Executable, rows: Mapping[int, RoundedRow], draws: Sequence[Values]) -> dict[int, RoundedRow]:
         """The products that could round to an arithmetic with fewer large numbers than float32: how far their factors reach, and a reason against it
@@ -215,19 +217,20 @@ def available(settings: Settings) -> list[Arithmetic]:
     return [a for a in ARITHMETICS.values() if a.rounds and not a.missing(features(settings.cpu))]
 
 
-def with_room(found: Verification, budget: float | None) -> Verification:
+def with_room(found: Verification, limits: Limits) -> Verification:
     """What verification says of a program in float32: failed where it leaves too little of a budget for inputs on which it errs more.
 
     Where more than the budget passes, because the model itself rounds, that is no matter of float32.
     """
-    if budget is None or not found.passed or found.tolerance > budget or found.max_rel <= FLOAT32_SHARE * budget:
+    steps = any((found.tolerance if e.allowed is None else e.allowed) > limits.of(name) for name, e in found.outputs.items())
+    if not found.passed or steps or counted(found.outputs, limits) <= FLOAT32_SHARE * limits.error:
         return found
     return changed(found, passed=False)
 
 
 def likely(settings: Settings) -> list[Arithmetic]:
     """Those whose roundoff is within the budget: a search reckons with products in them."""
-    return [a for a in available(settings) if settings.max_error is not None and a.roundoff <= settings.max_error]
+    return [a for a in available(settings) if settings.max_error is not None and a.roundoff <= settings.limits.most]
 
 
 def row(place: int, product: Contraction, own: float | None, others: Mapping[Contraction, float | None]) -> RoundedRow:

@@ -20,7 +20,9 @@ from einnet.runtime.cpu.program import Executable
 from einnet.search.time_shares import GROUPS_SHARE
 
 if TYPE_CHECKING:
+    from einnet.evidence.report.schema import OutputError
     from einnet.instantiate.kernels import Plan
+    from einnet.search.settings import Limits
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Values = Mapping[str, Array]
@@ -53,7 +55,8 @@ class Offer:
 class Tried:
     """Programs of one plan with factors rounded, beside the one in float32, on some inputs; nothing is tried after `until`.
 
-    Where there is a `budget`, no program will do whose certified bound on the first of the inputs is beyond it, or not known.
+    Where there is a `budget`, no program will do whose certified bound on the first of the inputs is beyond it, or not known. Errors and bounds of
+    outputs that have `limits` of their own count in terms of the others' limit.
     `alone` is what a product was found to err by when no other rounds, or, of a group that was tried as one, its part.
     """
 
@@ -61,6 +64,7 @@ class Tried:
     draws: Sequence[Values]
     until: float
     budget: float | None = None
+    limits: Limits | None = None
     alone: dict[Offer, float] = field(default_factory=dict)
     bounds: dict[tuple[Offer, ...], float | None] = field(default_factory=dict)
     given: list[Values] = field(default_factory=list)
@@ -111,7 +115,7 @@ class Tried:
             return inf
         found = 0.0
         for inputs, wanted in zip(self.draws[:draws], self.wanted, strict=False):
-            found = max(found, worst(program(dict(inputs)), wanted))
+            found = max(found, worst(program(dict(inputs)), wanted, self.limits))
             if not found <= limit:
                 break
         program.release()
@@ -129,7 +133,7 @@ class Tried:
                 break
             if n == len(self.given):
                 self.given.append(self.executable(dict(inputs)))
-            found.append(worst(program(dict(inputs)), self.given[n]))
+            found.append(worst(program(dict(inputs)), self.given[n], self.limits))
         program.release()
         return found
 
@@ -142,7 +146,7 @@ class Tried:
         """The certified bound of the program in which these products round; None where there is none, or no time for it."""
         key = in_order(offers)
         if key not in self.bounds:
-            self.bounds[key] = certified(self.plan(key), self.draws[0], self.until)
+            self.bounds[key] = certified(self.plan(key), self.draws[0], self.until, self.limits)
         return self.bounds[key]
 
     def certain(self, offers: Sequence[Offer]) -> float | None:
@@ -228,6 +232,11 @@ def fitting(alone: Sequence[float], limit: float) -> int:
     return max(int(np.searchsorted(sums, limit * limit, side="right")), 1)
 
 
-def worst(got: Values, wanted: Values) -> float:
-    """The greatest error of an output, relative to its max|y|."""
-    return max((e.max_rel for e in errors(got, wanted).values()), default=0.0)
+def worst(got: Values, wanted: Values, limits: Limits | None = None) -> float:
+    """The greatest error of an output, relative to its max|y|, as it counts."""
+    return counted(errors(got, wanted), limits)
+
+
+def counted(found: Mapping[str, OutputError], limits: Limits | None) -> float:
+    """The greatest of the errors of outputs; those of outputs that have a limit of their own in terms of the others'."""
+    return max((limits.counted(name, e.max_rel) if limits else e.max_rel for name, e in found.items()), default=0.0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from einnet.compile.targets.cpu.rounded_products import available, likely
 from einnet.compile.targets.processor import Timed, resolved, store, timed_report
 from einnet.compile.targets.whole.target import WholeTarget
 from einnet.derivation.steps import KINDS
+from einnet.errors import UsageError
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.report.schema import Report
 from einnet.graph.onnx.importer import load
@@ -45,10 +48,11 @@ class CpuTarget:
 
     def read(self, model: Any) -> Program:
         """The model, its data in the order that oneDNN's convolutions want; integers as bytes where the processor has products of these, and float64
-        in float32 where an error is named."""
+        in float32 where an error is named. Raises UsageError for an error of an output that there is not."""
         require(self.settings.cpu)
         codegen.begin()
         program = load(model, shapes=self.settings.shapes or None, doubles=self.settings.max_error is not None)
+        named(self.settings, [name for name, _ in program.outputs])
         prepared = prepare(program, tables=self.settings.tables, in_bytes=self.in_bytes, finite=self.settings.settles)
         return prepared if self.counted else left(prepared, self.cost)
 
@@ -98,6 +102,14 @@ class CpuTarget:
     def store(self, optimization: Optimization, path: Path) -> None:
         """A program of ours, or by its suffix an ONNX model. Raises ArtifactError."""
         (write if path.suffix == SUFFIX else store)(optimization, path)
+
+
+def named(settings: Settings, outputs: Sequence[str]) -> None:
+    """Raises UsageError for an error of an output that is not among these."""
+    for name in settings.output_errors:
+        if name not in outputs:
+            near = get_close_matches(name, outputs, n=1)
+            raise UsageError(f"max_error names an output {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(outputs)}"))
 
 
 def target(settings: Settings, profile: object = None, math: object = None) -> CpuTarget:
