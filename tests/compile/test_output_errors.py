@@ -103,6 +103,18 @@ def test_an_output_with_the_wider_limit_counts_less(program: Executable) -> None
     assert certified(plan, x, inf, Limits(0.03, {"h": 0.003})) > bound
 
 
+@needs_bf16
+def test_what_float32_errs_in_one_output_leaves_room_in_the_other(program: Executable) -> None:
+    """h is off by a twentieth of its limit, which is more than y may err in all."""
+    own = {"h": 0.5}
+    reference = Limited(program, own)
+    reference.expected = {**reference.expected, "h": reference.expected["h"] * np.float32(1 + 0.025)}
+    made = Rounding(Settings(max_error=0.02, output_errors=own, threads=1), reference, Costs(BOTH))  # type: ignore[arg-type]
+    found, verification = made.of(program, reference.verify(program, 0.02), inf)
+    assert verification.passed and arithmetics(found) == ["bf16", "bf16"]
+    assert made.told[found].float32_error == pytest.approx(0.02 / 20, rel=0.1)
+
+
 def test_what_passes_and_what_is_told() -> None:
     y, z = np.ones(3, np.float32), np.full(3, 2.0, np.float32)
     wanted = {"y": y, "z": z}
@@ -117,6 +129,8 @@ def test_what_passes_and_what_is_told() -> None:
     wide = compared(5e-2, {"y": 1e-1})
     assert wide.passed and (wide.tolerance, wide.max_rel) == (1e-1, pytest.approx(5e-2, rel=1e-3))
     assert not compared(5e-2, {"z": 1e-1}).passed
+    both = compare_outputs({"y": y + np.float32(5e-4), "z": z + np.float32(6e-3)}, wanted, 1e-2, own={"y": 1e-3})
+    assert both.tolerance == 1e-3 and both.max_rel == pytest.approx(5e-4, rel=1e-3), "y is nearest to its limit, z errs most"
 
 
 def test_float32_leaves_room_in_each_output() -> None:
@@ -173,6 +187,9 @@ def test_a_model_with_a_limit_for_one_output(tmp_path: Path, derived_wins: None,
     verdict = audit(path, einnet.load(out), seed=3)
     assert verdict["passed"], verdict
     assert verdict["verification"]["outputs"]["h"]["allowed"] == 1e-5
+    assert main([*asked[:-4], "-o", str(tmp_path / "out.onnx"), "--json", str(report), "--max-error", "0.1", "--max-error", "h=1e-4"]) == 0
+    beside = json.loads(report.read_text())["onnx_out"]["verification"]
+    assert beside["passed"] and {name: e["allowed"] for name, e in beside["outputs"].items()} == {"h": 1e-4, "y": 0.1}
 
 
 @needs_bf16
