@@ -52,7 +52,7 @@ def optimize(
                      "precision,tested": steps that are tested and not proven may be used, too; "finite": vendor operators that
                      take NaN and infinities for numbers (softmax, max-pooling of oneDNN), too
       max_error      most that an output may err on the inputs that verify it, relative to its max|y|, as 1e-2: in place of the limit of
-                     `allow`; products may round their factors (bf16) where that is faster, and from 1e-3 on steps of class precision
+                     `allow`; products may round their factors (bf16) where that is faster, and from 1e-5 on steps of class precision
                      are used, unless `allow` is "exact"
       output_errors  output name -> its own such limit, where it is not that of the others
       certified      True lets products round only where a bound of the outputs, by an error analysis of the whole program on one set of

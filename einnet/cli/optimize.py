@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FAILED = 1
 ALLOW = "worst class of step: exact, reassociation (default), precision; precision,tested: unproven steps; finite: vendor softmax and pooling"
-MAX_ERROR = "most that outputs may err, of max|y|; OUTPUT=E: one: products may round their factors, from 1e-3 on steps are of class precision"
+MAX_ERROR = "most that outputs may err, of max|y|; OUTPUT=E: one: products may round their factors, from 1e-5 on steps are of class precision"
 CERTIFIED = "with --max-error: factors round only where a certified bound of the outputs, for one set of inputs, stays within it"
 PROGRAM = ".einnet"
 

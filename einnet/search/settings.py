@@ -22,6 +22,10 @@ FINITE = "finite"
 TOLERANCE = {"exact": 1e-4, "reassociation": 1e-4, "precision": 1e-3}
 """Greatest error against ONNX Runtime that passes, relative to max|y|, by the worst class of step that is allowed."""
 
+WIDE = 1e-5
+"""The budget of error from which on steps of class precision are used: what they err is measured like all else, and is mostly a few millionths of
+max|y|. A part that errs too much runs as the model has it. Smaller budgets have hardly room for another order of additions."""
+
 ROUNDED = 8
 """Roundings of a factor, relative to max|y|, by which a result may be off whose products round their factors: those of one layer add up like
 random numbers, and layers hand on what they err by. On a card seven models in TF32 were off by two at most; rounded so on a processor, the five
@@ -149,7 +153,7 @@ class Settings:
             raise UsageError(f"memory_limit must be a positive number of bytes, not {self.memory_limit}")
 
     def _budget(self) -> None:
-        """Let the default class be the worst one whose own limit is within a budget. Raises UsageError for a budget that nothing can keep."""
+        """Let the default class be the worst one where a budget is wide. Raises UsageError for a budget that nothing can keep."""
         if self.max_error is None:
             if self.certified:
                 raise UsageError("certified is about a budget of error: it goes with max_error")
@@ -161,7 +165,7 @@ class Settings:
                 raise UsageError(f"max_error{f' of {name}' if name else ''} must be between 0 and 1, a part of max|y|, not {error}")
         if (self.backend, self.target) != ("cpu", "native"):
             raise UsageError("max_error is for programs on this CPU: it goes with backend cpu and target native")
-        if self.allow == "reassociation" and TOLERANCE[KINDS[-1]] <= self.limits.least:
+        if self.allow == "reassociation" and self.limits.least >= WIDE:
             object.__setattr__(self, "allow", KINDS[-1])
 
     @property

@@ -161,7 +161,7 @@ def test_limits_that_nothing_can_keep_are_refused() -> None:
 
 
 def test_the_strictest_limit_decides_the_class_of_steps_and_the_widest_what_is_searched() -> None:
-    assert Settings(max_error=1e-2, output_errors={"y": 1e-4}).allow == Settings(max_error=1e-4, output_errors={"y": 1e-2}).allow == "reassociation"
+    assert Settings(max_error=1e-2, output_errors={"y": 1e-6}).allow == Settings(max_error=1e-6, output_errors={"y": 1e-2}).allow == "reassociation"
     assert Settings(max_error=1e-2, output_errors={"y": 1e-3}).allow == "precision"
     assert likely(Settings(max_error=1e-5, output_errors={"y": 1e-2})) == likely(Settings(max_error=1e-2))
     limits = Limits(1e-2, {"y": 1e-3})

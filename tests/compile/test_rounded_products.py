@@ -639,7 +639,7 @@ def test_a_budget_that_nothing_can_keep_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_budget_widens_the_class_of_steps_as_far_as_it_reaches() -> None:
-    assert [Settings(max_error=e).allow for e in (1e-2, 1e-3, 9e-4)] == ["precision", "precision", "reassociation"]
+    assert [Settings(max_error=e).allow for e in (1e-2, 1e-5, 9e-6)] == ["precision", "precision", "reassociation"]
     assert Settings(max_error=1e-2, allow="exact").allow == "exact"
     assert replace(Settings(), max_error=1e-2).allow == "precision"
     assert (Settings(max_error=1e-2).tolerance, Settings().tolerance, Settings(allow="precision").tolerance) == (1e-2, 1e-4, 1e-3)
