@@ -22,7 +22,7 @@ FINITE = "finite"
 TOLERANCE = {"exact": 1e-4, "reassociation": 1e-4, "precision": 1e-3}
 """Greatest error against ONNX Runtime that passes, relative to max|y|, by the worst class of step that is allowed."""
 
-WIDE = 1e-5
+PRECISION_FROM = 1e-5
 """The budget of error from which on steps of class precision are used: what they err is measured like all else, and is mostly a few millionths of
 max|y|. A part that errs too much runs as the model has it. Smaller budgets have hardly room for another order of additions."""
 
@@ -165,7 +165,7 @@ class Settings:
                 raise UsageError(f"max_error{f' of {name}' if name else ''} must be between 0 and 1, a part of max|y|, not {error}")
         if (self.backend, self.target) != ("cpu", "native"):
             raise UsageError("max_error is for programs on this CPU: it goes with backend cpu and target native")
-        if self.allow == "reassociation" and self.limits.least >= WIDE:
+        if self.allow == "reassociation" and self.limits.least >= PRECISION_FROM:
             object.__setattr__(self, "allow", KINDS[-1])
 
     @property
