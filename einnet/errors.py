@@ -1,5 +1,14 @@
 """The one tree of errors that a user can cause. Everything else that is raised is a bug in einnet."""
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+
+def nearest(name: str, known: Sequence[str], otherwise: str) -> str:
+    """What a message says to do about a name that there is not: the one that may have been meant, or something else where none is near."""
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
+
 
 class EinNetError(Exception):
     """Base of all errors with a message for the user: quotes the user's own notation and says what to do."""

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from einnet.errors import UsageError
+
+Name = TypeVar("Name")
+Value = TypeVar("Value")
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -37,6 +44,16 @@ def error(text: str) -> tuple[str | None, float]:
         return (name if equals else None), float(number)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no error: expected 1e-2, or output=1e-2") from None
+
+
+def once(pairs: Sequence[tuple[Name, Value]], told: Callable[[Name], str]) -> dict[Name, Value]:
+    """The values by name. Raises UsageError, which says what is `told` of it, for a name that is given twice."""
+    found: dict[Name, Value] = {}
+    for name, value in pairs:
+        if name in found:
+            raise UsageError(told(name))
+        found[name] = value
+    return found
 
 
 def assignment(text: str) -> str:

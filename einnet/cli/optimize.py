@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from einnet.cli import grid, ranged
-from einnet.cli.arguments import error, names, shape, size
+from einnet.cli.arguments import error, names, once, shape, size
 from einnet.cli.files import check_writable, write_json, write_whole
 from einnet.errors import UsageError
 
@@ -166,15 +166,8 @@ def settings(options: argparse.Namespace) -> Any:
     from einnet.environment import backend
     from einnet.search.settings import Settings
 
-    shapes = dict(options.shapes)
-    if len(shapes) < len(options.shapes):
-        given = [name for name, _ in options.shapes]
-        raise UsageError(f"--shape {next(n for n in given if given.count(n) > 1)} is given twice")
-    errors = dict(options.errors)
-    if len(errors) < len(options.errors):
-        given = [name for name, _ in options.errors]
-        twice = next(n for n in given if given.count(n) > 1)
-        raise UsageError(f"--max-error is given twice{f' for {twice}' if twice else ''}")
+    shapes = once(options.shapes, lambda name: f"--shape {name} is given twice")
+    errors = once(options.errors, lambda name: f"--max-error is given twice{f' for {name}' if name else ''}")
     searching = ("max_depth", "time_budget", "threads", "target", "cpu", "strict_nan", "derive", "converge", "fingerprint", "rules")
     fields = (*searching, "allow", "certified", "fresh", "seed", "workers", "scheduler", "memory_limit", "force")
     same = {name: getattr(options, name) for name in fields}

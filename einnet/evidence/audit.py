@@ -297,14 +297,15 @@ def audit_numbers(
     named = tolerance(asked.allow, asked.max_error)
     coarse = coarsest([arithmetic_of(k) for k in stored.plan.kernels]) if asked.max_error is None else F32
     told: Outputs = {"passed": True}
+
+    def limit(error: float, draw: str) -> float:
+        found = max(rounded(stepped(program, error, reference.apart[draw]), coarse), 2 * reference.rounding)
+        return max(found, 2 * reference.ties) if draw == "zero" else found
+
     for draw in BESIDE:
         got, on = stored.tried(drawn(inputs, draw))
-
-        def limit(error: float, draw: str = draw) -> float:
-            found = max(rounded(stepped(program, error, reference.apart[draw]), coarse), 2 * reference.rounding)
-            return max(found, 2 * reference.ties) if draw == "zero" else found
-
-        compared = compare_outputs(got, expected[draw], limit(named), usual, {name: limit(e) for name, e in asked.output_errors.items()})
+        own = {name: limit(e, draw) for name, e in asked.output_errors.items()}
+        compared = compare_outputs(got, expected[draw], limit(named, draw), usual, own)
         if draw == "normal":
             told = as_json(changed(compared, on=on))
             told["statistics"] = error_statistics(got, expected[draw])

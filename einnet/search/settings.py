@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from typing import TypedDict
 
 from einnet.derivation.rules import EXPLORED, PARALLEL, RULES
 from einnet.derivation.steps import KINDS
-from einnet.errors import UsageError
+from einnet.errors import UsageError, nearest
 from einnet.instantiate.kernels.arithmetics import Arithmetic
 
 TESTED = "tested"
@@ -56,11 +55,15 @@ class Limits:
 
     @property
     def least(self) -> float:
-        return min(self.error, *self.own.values()) if self.own else self.error
+        return min((self.error, *self.own.values()))
 
     @property
     def most(self) -> float:
-        return max(self.error, *self.own.values()) if self.own else self.error
+        return max((self.error, *self.own.values()))
+
+
+ALIKE = Limits(1.0)
+"""No output has a limit of its own: errors count as they are."""
 
 
 @dataclass(frozen=True)
@@ -240,8 +243,8 @@ def chosen(settings: Settings | None, arguments: Arguments) -> Settings:
     known = [f.name for f in fields(Settings)]
     for name in arguments:
         if name not in known:
-            near = get_close_matches(name, [*known, "dynamic"], n=1)
-            raise UsageError(f"optimize has no argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else f": it has {', '.join(known)}"))
+            meant = nearest(name, [*known, "dynamic"], "")
+            raise UsageError(f"optimize has no argument {name!r}" + (f"; {meant}" if meant else f": it has {', '.join(known)}"))
     return replace(settings or Settings(), **arguments)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any
 
-from einnet.errors import UsageError
+from einnet.errors import UsageError, nearest
 from einnet.search.settings import CANDIDATE, Arguments, Settings, chosen
 
 WEIGHTS, SIZES = ("constant", "inputs"), ("recurring", "all")
@@ -69,9 +68,7 @@ def read_options(given: Mapping[str, Any] | None, threads: int) -> tuple[Options
     known = sorted({*own, *SEARCH})
     for name in given or {}:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
-            raise UsageError(f"the backend has no option {name!r}; {hint}")
+            raise UsageError(f"the backend has no option {name!r}; {nearest(name, known, 'it has ' + ', '.join(known))}")
     taken = dict(given or {})
     options = Options(**{name: taken.pop(name) for name in list(taken) if name in own})
     arguments: Arguments = {"time_budget": TIME_BUDGET, "threads": threads, "whole": CANDIDATE}  # what a user has already is eager mode

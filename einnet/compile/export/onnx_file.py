@@ -168,14 +168,13 @@ def as_the_original(optimization: Optimization, written: Path, path: Path) -> No
         got = Session(written, threads, title=str(path))(inputs)
     except (BackendError, UsageError) as error:
         raise ArtifactError(f"{path} is not written: {str(error).splitlines()[0]}") from error
-    found = compare_outputs(got, wanted, *limits(optimization))
-    refuse_failed(path, found)
+    refuse_failed(path, compared(got, wanted, optimization))
 
 
-def limits(optimization: Optimization) -> tuple[float, None, dict[str, float]]:
-    """What outputs may err, and those that have limits of their own, as `compare_outputs` takes them."""
-    found = optimization.record.verification
-    return found.tolerance, None, {name: e.allowed for name, e in found.outputs.items() if e.allowed is not None}
+def compared(got: Mapping[str, Array], wanted: Mapping[str, Array], optimization: Optimization) -> Verification:
+    """Outputs of the written model beside the original's, by what the program itself may err."""
+    may = optimization.record.verification
+    return compare_outputs(got, wanted, may.tolerance, own={name: e.allowed for name, e in may.outputs.items() if e.allowed is not None})
 
 
 def compare(optimization: Optimization, model: Any, path: Path, seconds: float = 3.0) -> OnnxOut:
@@ -187,7 +186,7 @@ def compare(optimization: Optimization, model: Any, path: Path, seconds: float =
     plan, threads = executable.plan, executable.threads
     inputs, wanted = where_defined(Session(runnable(model), threads), random_inputs(plan, optimization.settings.seed))
     got = Session(path, threads, title=str(path))(inputs)
-    verification = compare_outputs(got, wanted, *limits(optimization))
+    verification = compared(got, wanted, optimization)
     peak = (optimization.timed.peak_bytes or {}).get("onnxruntime")
     return comparison(verification, in_turn(runnable(model), path, inputs, threads, seconds, peak if isinstance(peak, int) else None))
 

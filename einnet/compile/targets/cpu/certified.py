@@ -24,7 +24,7 @@ from einnet.expr.values.running_errors import pair
 from einnet.instantiate.kernels import Kernel, NotLifted, Plan, Shown, View
 from einnet.instantiate.kernels.arithmetics import Arithmetic
 from einnet.instantiate.kernels.contractions import arithmetic_of
-from einnet.search.settings import Limits
+from einnet.search.settings import ALIKE, Limits
 
 AT_ONCE = 1 << 21
 """Evaluations of a body between two looks at the clock."""
@@ -32,7 +32,7 @@ AT_ONCE = 1 << 21
 Points = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def certified(plan: Plan, inputs: Mapping[str, Array], until: float, limits: Limits | None = None) -> float | None:
+def certified(plan: Plan, inputs: Mapping[str, Array], until: float, limits: Limits = ALIKE) -> float | None:
     """The greatest bound of an output's error, relative to its greatest element; infinite where nothing holds. Bounds of outputs that have limits of
     their own count in terms of the others' limit.
 
@@ -49,7 +49,7 @@ def certified(plan: Plan, inputs: Mapping[str, Array], until: float, limits: Lim
         if any(np.isinf(part(held[v.buffer][1], v)).any() for v in kernel.result_views):
             return math.inf  # it may be no number, which no function of it bounds
     found = {name: _relative(*(part(x, view) for x in held[view.buffer])) for name, view in plan.outputs}
-    return max((limits.counted(name, bound) if limits else bound for name, bound in found.items()), default=0.0)
+    return max((limits.counted(name, bound) for name, bound in found.items()), default=0.0)
 
 
 def _computed(kernel: Kernel, held: Mapping[str, tuple[Array, Array]], until: float) -> bool:

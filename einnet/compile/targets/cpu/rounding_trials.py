@@ -17,12 +17,12 @@ from einnet.evidence.comparison.verify import errors
 from einnet.instantiate.kernels.arithmetics import Arithmetic
 from einnet.instantiate.kernels.contractions import Contraction
 from einnet.runtime.cpu.program import Executable
+from einnet.search.settings import ALIKE, Limits
 from einnet.search.time_shares import GROUPS_SHARE
 
 if TYPE_CHECKING:
     from einnet.evidence.report.schema import OutputError
     from einnet.instantiate.kernels import Plan
-    from einnet.search.settings import Limits
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Values = Mapping[str, Array]
@@ -64,7 +64,7 @@ class Tried:
     draws: Sequence[Values]
     until: float
     budget: float | None = None
-    limits: Limits | None = None
+    limits: Limits = ALIKE
     alone: dict[Offer, float] = field(default_factory=dict)
     bounds: dict[tuple[Offer, ...], float | None] = field(default_factory=dict)
     given: list[Values] = field(default_factory=list)
@@ -232,11 +232,11 @@ def fitting(alone: Sequence[float], limit: float) -> int:
     return max(int(np.searchsorted(sums, limit * limit, side="right")), 1)
 
 
-def worst(got: Values, wanted: Values, limits: Limits | None = None) -> float:
+def worst(got: Values, wanted: Values, limits: Limits = ALIKE) -> float:
     """The greatest error of an output, relative to its max|y|, as it counts."""
     return counted(errors(got, wanted), limits)
 
 
-def counted(found: Mapping[str, OutputError], limits: Limits | None) -> float:
+def counted(found: Mapping[str, OutputError], limits: Limits) -> float:
     """The greatest of the errors of outputs; those of outputs that have a limit of their own in terms of the others'."""
-    return max((limits.counted(name, e.max_rel) if limits else e.max_rel for name, e in found.items()), default=0.0)
+    return max((limits.counted(name, e.max_rel) for name, e in found.items()), default=0.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from einnet.compile.targets.cpu.rounded_products import available, likely
 from einnet.compile.targets.processor import Timed, resolved, store, timed_report
 from einnet.compile.targets.whole.target import WholeTarget
 from einnet.derivation.steps import KINDS
-from einnet.errors import UsageError
+from einnet.errors import UsageError, nearest
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.report.schema import Report
 from einnet.graph.onnx.importer import load
@@ -108,8 +107,7 @@ def named(settings: Settings, outputs: Sequence[str]) -> None:
     """Raises UsageError for an error of an output that is not among these."""
     for name in settings.output_errors:
         if name not in outputs:
-            near = get_close_matches(name, outputs, n=1)
-            raise UsageError(f"max_error names an output {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(outputs)}"))
+            raise UsageError(f"max_error names an output {name!r}; {nearest(name, outputs, 'there are ' + ', '.join(outputs))}")
 
 
 def target(settings: Settings, profile: object = None, math: object = None) -> CpuTarget:
