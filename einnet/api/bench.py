@@ -21,7 +21,7 @@ from einnet.compile.ranges.served import RangedProgram
 from einnet.compile.targets.cuda.stored import StoredCuda
 from einnet.compile.targets.stored import StoredProgram
 from einnet.errors import BackendError, UsageError
-from einnet.evidence.comparison.verify import random_values
+from einnet.evidence.comparison.draws import random_values
 from einnet.runtime.contention import CORES, waited
 from einnet.runtime.ort import Session
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -63,6 +64,8 @@ def optimize(
                      where it is surely faster, by a tenth, or "never" one, while a program of ours gives its results
       rules          names of the rules that may be explored, default all
       shapes         input name -> shape, for inputs with symbolic dimensions
+      inputs         input name -> what the program will see, or several such inputs along one more dimension in front: it is verified, timed and,
+                     within max_error, rounded on these and others like them; they give dimensions that are symbolic a size
       dynamic        "batch=1..32" or ("batch", 1, 32): a program for all these sizes of a dimension, a DynamicOptimization;
                      "batch=1..8 seq=16..512", or a list of such ranges: for all pairs of sizes, a GridOptimization
       workers        processes that search, side by side, default 1; the result is the same where the budget suffices
@@ -83,6 +86,10 @@ def optimize(
 
     settings = chosen(settings, arguments)
     model = as_onnx(model, example)
+    if settings.inputs:
+        from einnet.graph.onnx.dynamic import shapes_of
+
+        settings = replace(settings, shapes={**shapes_of(model, settings.inputs), **settings.shapes})
     if dynamic is not None:
         from einnet.compile.grid.domain import split
         from einnet.compile.grid.target import optimize_grid
@@ -90,6 +97,8 @@ def optimize(
 
         if settings.max_error is not None:
             raise UsageError("max_error is about a program for one size: it does not go with a range of sizes")
+        if settings.inputs:
+            raise UsageError("inputs are of one size: they do not go with a range of sizes")
         target, ranges = target_of(settings, profile=profile, math=math), split(dynamic)
         return optimize_range(model, ranges[0], target) if len(ranges) == 1 else optimize_grid(model, ranges, target)
     return pipeline.optimize(model, target_of(settings, profile=profile, math=math))

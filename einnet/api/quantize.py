@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from einnet.errors import UsageError
+from einnet.evidence.comparison.draws import as_draws
 from einnet.evidence.comparison.saturation import saturated
 from einnet.evidence.comparison.verify import errors
+from einnet.graph.dtypes import dtype_name
 from einnet.runtime.files import replacing
 from einnet.runtime.ort import CALIBRATIONS, Session, quantise
 
@@ -67,26 +69,11 @@ def quantize(model: str | Path, output: str | Path, inputs: Mapping[str, Array],
 
 def drawn(session: Session, inputs: Mapping[str, Array]) -> list[dict[str, Array]]:
     """One set of inputs or several. Raises UsageError where arrays are missing, strange, of another rank, or of different numbers."""
-    names = {a.name: a for a in session.inputs}
-    if inputs.keys() != names.keys():
+    names = [a.name for a in session.inputs]
+    if inputs.keys() != set(names):
         raise UsageError(f"the inputs of {session.title} are {', '.join(sorted(names))}; the arrays are {', '.join(sorted(inputs)) or 'none'}")
-    counts = set()
-    for name, array in inputs.items():
-        rank = len(names[name].shape)
-        if array.ndim not in (rank, rank + 1):
-            raise UsageError(f"input {name!r} has {rank} dimensions; the array has shape {list(array.shape)}")
-        counts.add(None if array.ndim == rank else len(array))
-    if len(counts) != 1 or counts == {0}:
-        raise UsageError("every input wants one array, or as many along the first dimension as every other, and one at least")
-    (count,) = counts
-
-    def typed(name: str, array: Array) -> Array:
-        kind = names[name].dtype
-        return np.ascontiguousarray(array, kind)
-
-    if count is None:
-        return [{name: typed(name, array) for name, array in inputs.items()}]
-    return [{name: typed(name, array[n]) for name, array in inputs.items()} for n in range(count)]
+    kinds = [(a.name, tuple(n if isinstance(n, int) else -1 for n in a.shape), dtype_name(a.dtype) or "f32") for a in session.inputs if a.dtype]
+    return as_draws(inputs, kinds, session.title)
 
 
 def apart(session: Session, draws: Sequence[Mapping[str, Array]], wanted: Sequence[Mapping[str, Array]]) -> dict[str, float]:

@@ -12,7 +12,7 @@ import numpy as np
 from einnet.cli import grid, ranged
 from einnet.cli.arguments import assignment
 from einnet.cli.colour import show
-from einnet.cli.files import check_writable, write_json, write_whole
+from einnet.cli.files import check_writable, read_array, read_arrays, write_json, write_whole
 from einnet.errors import UsageError
 from einnet.graph.dtypes import dtype_name
 
@@ -40,6 +40,8 @@ def register(commands: Any) -> None:
     one.add_argument("model", metavar="MODEL.onnx", type=Path)
     one.add_argument("program", metavar="OUT.einnet", type=Path)
     one.add_argument("--seed", type=int, default=1, help="of the random inputs (default: 1)")
+    given = "an input to compare with, or several in one array (default: random)"
+    one.add_argument("--input", dest="inputs", action="append", default=[], type=assignment, metavar="NAME=X.npy", help=given)
     one.add_argument("--json", metavar="FILE", help="write the verdict as JSON; - is standard output")
     one.set_defaults(run=verify)
 
@@ -150,19 +152,6 @@ def signature(stored: Stored) -> str:
     return ", ".join(f"--input {n}=FILE.npy with {dtype}[{','.join(map(str, shape))}]" for n, (dtype, shape) in stored.inputs.items()) or "no inputs"
 
 
-def read_array(path: Path) -> np.ndarray[Any, Any]:
-    """A .npy file. Raises UsageError."""
-    try:
-        value = np.load(path, allow_pickle=False)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (ValueError, EOFError) as error:
-        raise UsageError(f"{path}: not a .npy file of numbers, or a truncated one") from error
-    if not isinstance(value, np.ndarray):
-        raise UsageError(f"{path}: holds several arrays; expected one, as numpy.save writes it")
-    return value
-
-
 def output_files(folder: Path, names: list[str]) -> dict[str, Path]:
     """A file for every output: its name, with what cannot stand in a file name replaced, and a number where two would be equal."""
     found: dict[str, Path] = {}
@@ -188,7 +177,7 @@ def verify(options: argparse.Namespace) -> int:
     if isinstance(stored, RangedProgram):
         return ranged.verify(options, stored)
     with checks() as tell:
-        verdict = audit(options.model, stored, options.seed, tell)
+        verdict = audit(options.model, stored, options.seed, tell, read_arrays(options.inputs))
     if options.json:
         write_json(options.json, verdict)
     if options.json != "-":
@@ -252,14 +241,14 @@ def kernels_row(told: Kernels) -> str:
 
 def numbers_row(told: Outputs) -> str:
     """How many subprograms' numbers lie within their bounds."""
-    parts = told.get("subprograms")
+    parts, draws = told.get("subprograms"), told.get("draws", ["normal"])
     if not parts:
-        draws = ", ".join(told.get("draws", ["normal"]))
-        return f"outputs compared with ONNX Runtime's for {draws} inputs" if "outputs" in told else "not compared"
+        return f"outputs compared with ONNX Runtime's for {', '.join(draws)} inputs" if "outputs" in told else "not compared"
     missing = f", {len(parts['not_compared'])} not compared" if parts["not_compared"] else ""
     shares = f"errors are at most {parts['share']:.2g} of a bound, bounds at most {parts['bound']:.2g} of a subprogram's max|y|"
     on = f"on {', '.join(parts['draws'])} inputs"
-    return f"{parts['subprograms']} of {parts['of']} subprograms within their a-priori bounds {on}{missing}: {shares}"
+    further = f"; outputs compared for {', '.join(more)} inputs, too" if (more := [d for d in draws if d not in parts["draws"]]) else ""
+    return f"{parts['subprograms']} of {parts['of']} subprograms within their a-priori bounds {on}{missing}: {shares}{further}"
 
 
 def ties_row(moved: float) -> str:

@@ -6,10 +6,13 @@ import json
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import numpy as np
+
+from einnet.cli.arguments import once
 from einnet.errors import UsageError
 from einnet.evidence.report.plain import plain
 from einnet.runtime.files import replacing
@@ -81,3 +84,23 @@ def write_json(target: str, data: object) -> None:
         sys.stdout.write(text)
     else:
         write_whole(Path(target), lambda file: file.write(text.encode()))
+
+
+def read_array(path: Path) -> np.ndarray[Any, Any]:
+    """A .npy file. Raises UsageError."""
+    try:
+        value = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except (ValueError, EOFError) as error:
+        raise UsageError(f"{path}: not a .npy file of numbers, or a truncated one") from error
+    if not isinstance(value, np.ndarray):
+        raise UsageError(f"{path}: holds several arrays; expected one, as numpy.save writes it")
+    return value
+
+
+def read_arrays(given: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of `name=file` arguments; a name may hold an equals sign, the file's may not. Raises UsageError."""
+    pairs = [text.rpartition("=") for text in given]
+    paths = once([(name, Path(file)) for name, _, file in pairs], lambda name: f"--input {name} is given twice")
+    return {name: read_array(path) for name, path in paths.items()}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from einnet.cli import grid, ranged
-from einnet.cli.arguments import error, names, once, shape, size
-from einnet.cli.files import check_writable, write_json, write_whole
+from einnet.cli.arguments import assignment, error, names, once, shape, size
+from einnet.cli.files import check_writable, read_arrays, write_json, write_whole
 from einnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def register(commands: Any) -> None:
     one.add_argument("--fresh", action="store_true", help="search again what an earlier run has found with these settings and as much time")
     one.add_argument("--rules", type=names, metavar="A,B", help="explore these rules only (`einnet rules` lists them)")
     one.add_argument("--shape", dest="shapes", action="append", default=[], type=shape, metavar="NAME=1x3x224x224", help="an input's shape; one each")
+    given = "what the program will see, or several such inputs in one array: it is verified, timed and rounded on them (default: random)"
+    one.add_argument("--input", dest="inputs", action="append", default=[], type=assignment, metavar="NAME=X.npy", help=given)
     dynamic = "serve all these sizes of dimensions that the model names, or of the batch"
     one.add_argument("--dynamic", metavar="NAME=1..32", nargs="+", action="extend", help=dynamic)
     one.add_argument("--workers", type=int, default=1, metavar="N", help="processes that search (default: 1); measuring is done in one")
@@ -172,4 +174,4 @@ def settings(options: argparse.Namespace) -> Any:
     fields = (*searching, "allow", "certified", "fresh", "seed", "workers", "scheduler", "memory_limit", "force")
     same = {name: getattr(options, name) for name in fields}
     limits = {"max_error": errors.pop(None, None), "output_errors": errors}
-    return Settings(**same, **limits, backend=options.backend or backend(), shapes=shapes)
+    return Settings(**same, **limits, backend=options.backend or backend(), shapes=shapes, inputs=read_arrays(options.inputs))

@@ -87,7 +87,8 @@ def verification_line(v: Verification) -> str:
     why = f" ({v.not_compared})" if v.not_compared else ""
     if v.passed is None:
         return f"not compared{why}"
-    errors = f"max error {v.max_abs:.2g}, {v.max_rel:.2g} of max|y|, allowed {v.tolerance:g}"
+    on = "" if v.compared_on == 1 else f" on {v.compared_on} sets of inputs"
+    errors = f"max error {v.max_abs:.2g}, {v.max_rel:.2g} of max|y|{on}, allowed {v.tolerance:g}"
     return f"{verdict_word(v)}{why}: {errors}, a-priori bound {v.bound or 0.0:.2g} of sums of absolute products"
 
 

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from einnet.compile.budget import CountedClock, Schedule
-from einnet.evidence.comparison.verify import Trial, random_values
+from einnet.evidence.comparison.draws import as_draws, random_values
+from einnet.evidence.comparison.verify import Trial
 from einnet.evidence.report.schema import Verification
 from einnet.graph.program import Program
 from einnet.runtime.cpu.program import Executable
@@ -41,10 +42,11 @@ class Run:
 
     @cached_property
     def trial(self) -> Trial:
-        """The model in ONNX Runtime on random inputs, run once."""
-        given = [(self.program.names.get(t.name, t.name), t.shape, t.dtype) for t in self.program.inputs]
+        """The model in ONNX Runtime on inputs that were given, or random ones."""
+        kinds = [(self.program.names.get(t.name, t.name), t.shape, t.dtype) for t in self.program.inputs]
+        given = as_draws(self.settings.inputs, kinds, self.program.title)
         with stage("running the model in ONNX Runtime"):
-            return Trial(self.model, self.program, self.settings, random_values(given, self.settings.seed))
+            return Trial(self.model, self.program, self.settings, random_values(kinds, self.settings.seed), given)
 
     @cached_property
     def schedule(self) -> Schedule:

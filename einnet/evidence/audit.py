@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,21 +34,25 @@ from einnet.runtime.capacity import kept_for_more
 from einnet.search.settings import rounded, tolerance
 
 if TYPE_CHECKING:
+    from einnet.evidence.comparison.verify import Draw
     from einnet.runtime.ort import Session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @kept_for_more()
-def audit(model: Any, stored: Stored, seed: int = 0, tell: Tell = silent) -> Verdict:
+def audit(model: Any, stored: Stored, seed: int = 0, tell: Tell = silent, inputs: Mapping[str, Array] | None = None) -> Verdict:
     """Verdict as plain data; `passed` where nothing in it is a problem. While it works, `tell` is told what is being checked.
+
+    Inputs are random but for those given, of which each is one array, or several along one more dimension in front.
 
     `certificate`: derivations proven again, and that they start from the model. `lifting`: the plan's kernels as expressions, proven equal to the
     model's without the derivations, and computed as these say. `constants`: computed again. `kernels`: run alone and compared with their
     expressions. `verification`: outputs beside ONNX Runtime's, and every subprogram within its own bound. `trusted`: what nothing of this proves.
 
     A program for a CUDA device runs on one where there is one, else on the processor by the host driver; its kernels run by the host driver.
-    Raises ModelError for a model that cannot be read, UsageError for one with other inputs or outputs than the program.
+    Raises ModelError for a model that cannot be read, UsageError for one with other inputs or outputs than the program, and for
+    arrays that are no inputs.
     """
     if isinstance(stored.record, Report) and stored.record.kept_whole:
         return audit_whole(model, stored)
@@ -59,7 +63,7 @@ def audit(model: Any, stored: Stored, seed: int = 0, tell: Tell = silent) -> Ver
     parts = pieces(program)
     certificate = audit_certificate(program, parts, stored, tell)
     certificate["problems"] = other_model(model, stored.path, stored.record.digest) + certificate["problems"]
-    reference = beside(session, model, program, stored, seed)
+    reference = beside(session, model, program, stored, seed, inputs or {})
     del session  # what both take together may be more memory than there is
     if is_whole(plan) and not is_node(program, plan):
         problems, evidence, numbers, trust = audit_one_kernel(model, program, stored, reference, seed)
@@ -240,7 +244,7 @@ class Reference:
     `apart` is how far it is from itself where the model rounds. `ties` is how far its results for zeros move where these move by a rounding: which of
     some equal numbers is the greatest is decided by rounding there, and two programs that are right may decide otherwise. `made` is how large what
     the outputs are made of is, where the program leaves out what depends on no input. `rounding` is how far what ONNX Runtime rounds by default
-    moves its results, where it runs all of the program.
+    moves its results, where it runs all of the program. `further` are other inputs that were given.
     """
 
     inputs: dict[str, Array]
@@ -250,23 +254,29 @@ class Reference:
     made: dict[str, float]
     wrong: tuple[str, ...] = ()
     rounding: float = 0.0
+    further: Mapping[str, Draw] = field(default_factory=dict)
 
 
-def beside(session: Session, model: Any, program: Program, stored: Stored, seed: int) -> Reference:
+def beside(session: Session, model: Any, program: Program, stored: Stored, seed: int, arrays: Mapping[str, Array]) -> Reference:
     """What the program is compared with."""
-    from einnet.evidence.comparison.verify import apart_from_itself, distance, made_of, random_values, where_defined
+    from einnet.evidence.comparison.draws import as_draws, random_values, where_defined
+    from einnet.evidence.comparison.verify import apart_from_itself, distance, made_of
 
-    inputs, plain = where_defined(session, random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()], seed))
+    kinds = [(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()]
+    given = as_draws(arrays, kinds, called(model))
+    first = given[0] if given else {}
+    inputs, plain = where_defined(session, {**random_values(kinds, seed), **first}, first)
     expected = {BESIDE[0]: plain, **{draw: session(drawn(inputs, draw)) for draw in (*BESIDE[1:], *SPECIAL)}}
     draws = {draw: (drawn(inputs, draw), expected[draw]) for draw in BESIDE}
     ties = distance(session(nearly_zero(inputs)), expected["zero"])
     made = made_of(session, inputs, expected[BESIDE[0]]) if program.settled else {}
-    apart = apart_from_itself(program, model, draws)
     other = None if is_whole(stored.plan) else evaluator_of_the_standard(model, program)
+    run = other[0] if other else session
+    further = {f"given {n}": (one, run(one)) for n, one in enumerate(({**inputs, **values} for values in given[1:]), 2)}
+    apart = apart_from_itself(program, model, {**draws, **further})
     if other is None:
-        return Reference(inputs, expected, apart, ties, made, rounding=rounding(model, stored, *draws[BESIDE[0]]))
-    run, wrong = other
-    return Reference(inputs, {draw: run(drawn(inputs, draw)) for draw in expected}, apart, ties, made, wrong)
+        return Reference(inputs, expected, apart, ties, made, rounding=rounding(model, stored, *draws[BESIDE[0]]), further=further)
+    return Reference(inputs, {draw: run(drawn(inputs, draw)) for draw in expected}, apart, ties, made, other[1], further=further)
 
 
 def rounding(model: Any, stored: Stored, inputs: dict[str, Array], given: dict[str, Array]) -> float:
@@ -302,13 +312,14 @@ def audit_numbers(
         found = max(rounded(stepped(program, error, reference.apart[draw]), coarse), 2 * reference.rounding)
         return max(found, 2 * reference.ties) if draw == "zero" else found
 
-    for draw in BESIDE:
-        got, on = stored.tried(drawn(inputs, draw))
+    draws = {draw: (drawn(inputs, draw), expected[draw]) for draw in BESIDE}
+    for draw, (values, wanted) in {**draws, **reference.further}.items():
+        got, on = stored.tried(values)
         own = {name: limit(e, draw) for name, e in asked.output_errors.items()}
-        compared = compare_outputs(got, expected[draw], limit(named, draw), usual, own)
+        compared = compare_outputs(got, wanted, limit(named, draw), usual, own)
         if draw == "normal":
             told = as_json(changed(compared, on=on))
-            told["statistics"] = error_statistics(got, expected[draw])
+            told["statistics"] = error_statistics(got, wanted)
         elif not compared.passed and compared.not_compared is None:
             problems.append(f"outputs on {draw} inputs are {compared.max_rel:.3g} of max|y| from ONNX Runtime's; allowed is {compared.tolerance:g}")
     if found is not None:
@@ -320,7 +331,7 @@ def audit_numbers(
     if reference.wrong:
         told["standard"] = list(reference.wrong)
     special = {draw: unlike(stored.tried(drawn(inputs, draw))[0], expected[draw]) for draw in SPECIAL}
-    return {**told, "draws": list(BESIDE), "special": special, "problems": problems, "passed": told["passed"] and not problems}
+    return {**told, "draws": [*BESIDE, *reference.further], "special": special, "problems": problems, "passed": told["passed"] and not problems}
 
 
 def shapes(stored: Stored) -> dict[str, tuple[int, ...]]:

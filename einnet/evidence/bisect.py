@@ -16,7 +16,8 @@ import numpy as np
 from einnet.derivation.steps import Derivation
 from einnet.errors import UsageError
 from einnet.evidence.audit import prepared
-from einnet.evidence.comparison.verify import compare_outputs, random_values
+from einnet.evidence.comparison.draws import random_values
+from einnet.evidence.comparison.verify import compare_outputs
 from einnet.evidence.report.verdict_schema import Bisected, ErrorStep, Moved
 from einnet.evidence.stored_proofs import Stored
 from einnet.expr.nodes import Scope, tensors, walk

@@ -5,12 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from einnet.derivation.rules import EXPLORED, PARALLEL, RULES
 from einnet.derivation.steps import KINDS
 from einnet.errors import UsageError, nearest
 from einnet.instantiate.kernels.arithmetics import Arithmetic
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
 
 TESTED = "tested"
 """What `allow` has beside a class where steps may be used that are tested and not proven."""
@@ -109,6 +114,7 @@ class Settings:
     fingerprint: bool = True
     rules: tuple[str, ...] | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    inputs: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
     fresh: bool = False
     seed: int = 0
     workers: int = 1
@@ -219,6 +225,7 @@ class Arguments(TypedDict, total=False):
     fingerprint: bool
     rules: tuple[str, ...] | None
     shapes: Mapping[str, tuple[int, ...]]
+    inputs: Mapping[str, Array]
     fresh: bool
     seed: int
     workers: int

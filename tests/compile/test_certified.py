@@ -13,7 +13,8 @@ from einnet.compile.targets.cpu.certified import certified, chunks
 from einnet.compile.targets.cpu.rounded_products import Rounding, inputs_like
 from einnet.compile.targets.cpu.rounding_trials import Offer, Tried
 from einnet.errors import UsageError
-from einnet.evidence.comparison.verify import compare_outputs, random_inputs
+from einnet.evidence.comparison.draws import random_inputs
+from einnet.evidence.comparison.verify import compare_outputs
 from einnet.evidence.pages.precision_lines import precision_line
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Buffer, EOperator, Matmul, OpaqueCall, Plan, Post, dense_view
@@ -131,7 +132,7 @@ def test_what_has_no_bound_within_the_budget_is_refused(program: Executable, mon
     monkeypatch.setattr(rounded_products, "surely_faster", lambda *_: True)
     found, _ = rounded(program, 0.3, False)
     assert arithmetics(found) == ["bf16", "bf16"]
-    tried = Tried(program, inputs_like(Reference(program).inputs, 0), inf)
+    tried = Tried(program, inputs_like(Reference(program).draws), inf)
     offers = [Offer(n, BF16, 10.0, 5.0) for n, k in enumerate(program.plan.kernels) if isinstance(k, Contraction)]
     alone, both, none = [tried.bound([o]) for o in offers], tried.bound(offers), tried.bound([])
     assert none < min(alone) <= max(alone) < both

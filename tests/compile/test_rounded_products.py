@@ -21,7 +21,8 @@ from einnet.compile.targets.cpu.rounded_products import GAIN, SPENT, Rounding, f
 from einnet.compile.targets.cpu.rounding_trials import SPREAD, Offer, Tried, beyond, fitting
 from einnet.errors import UsageError
 from einnet.evidence.audit import audit
-from einnet.evidence.comparison.verify import compare_outputs, random_inputs, random_values
+from einnet.evidence.comparison.draws import Draws, random_inputs, random_values
+from einnet.evidence.comparison.verify import compare_outputs
 from einnet.evidence.pages.precision_lines import precision_lines
 from einnet.instantiate import implementations
 from einnet.instantiate.kernels import Kernel, VendorKernel
@@ -233,15 +234,15 @@ def test_what_errors_are_not_expected_to_exceed() -> None:
 
 
 def test_further_draws_are_no_draws_that_were_tried() -> None:
-    inputs = random_values([("x", (64,), "f32")], 3)
-    every = [*inputs_like(inputs, 3), *further_inputs(inputs, 3)]
+    draws = Draws(random_values([("x", (64,), "f32")], 3), 3)
+    every = [*inputs_like(draws), *further_inputs(draws)]
     normal = [d["x"].tobytes() for d in every if len(set(np.sign(d["x"]))) > 1]
     assert len(set(normal)) == len(normal) == rounded_products.SEEDS + rounded_products.FURTHER
 
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_places_that_are_all_0_stay_so_in_other_draws(first: int) -> None:
-    every = further_inputs({"at": np.full(9, first), "x": np.ones(9, np.float32)}, 0)
+    every = further_inputs(Draws({"at": np.full(9, first), "x": np.ones(9, np.float32)}))
     assert any(d["at"].any() for d in every) is bool(first) and len({d["x"].tobytes() for d in every}) == len(every)
 
 
@@ -316,6 +317,7 @@ class Reference:
 
     def __init__(self, executable: Executable, seed: int = 0) -> None:
         self.inputs = random_inputs(executable.plan, seed)
+        self.draws = Draws(self.inputs, seed)
         self.expected = executable(self.inputs)
 
     def verify(self, executable: Executable, tolerance: float):
@@ -479,7 +481,7 @@ def test_the_implementation_that_is_fastest_in_an_arithmetic_runs(program: Execu
 
 def test_draws_are_of_the_kind_of_the_inputs() -> None:
     inputs = {"x": np.ones((2, 3), np.float32), "n": np.ones(4, np.int64)}
-    draws = inputs_like(inputs, 0)
+    draws = inputs_like(Draws(inputs))
     assert len(draws) == rounded_products.SEEDS + len(rounded_products.SPECIAL_DRAWS)
     assert all(d[name].shape == x.shape and d[name].dtype == x.dtype for d in draws for name, x in inputs.items())
     assert len({d["x"].tobytes() for d in draws}) == len(draws)

@@ -14,8 +14,9 @@ from einnet.cli import main
 from einnet.compile.targets.cuda.target import CudaOptimization
 from einnet.errors import ArtifactError, ModelError, UsageError
 from einnet.evidence.audit import audit
+from einnet.evidence.comparison.draws import random_values, where_defined
 from einnet.evidence.comparison.verdicts import model_digest, not_compared
-from einnet.evidence.comparison.verify import compare_outputs, magnitudes, random_values, where_defined
+from einnet.evidence.comparison.verify import compare_outputs, magnitudes
 from einnet.evidence.report.assemble import build_report
 from einnet.graph.onnx.importer import load
 from einnet.graph.onnx.mapped import serialised_in_pieces

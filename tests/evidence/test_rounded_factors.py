@@ -15,8 +15,9 @@ from einnet.compile.ranges.audit_ranged import audit_ranged
 from einnet.compile.ranges.served import RangedProgram
 from einnet.compile.ranges.target import optimize_dynamic
 from einnet.evidence.audit import audit
+from einnet.evidence.comparison.draws import random_values
 from einnet.evidence.comparison.right import References
-from einnet.evidence.comparison.verify import Trial, random_values
+from einnet.evidence.comparison.verify import Trial
 from einnet.graph.onnx.importer import load
 from einnet.graph.onnx.rounded_factors import rounds_factors
 from einnet.instantiate.kernels import Buffer, OpaqueCall, Plan, dense_view

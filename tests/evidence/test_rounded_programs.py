@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.drawn import forced
-from einnet.evidence.comparison.verify import random_values
+from einnet.evidence.comparison.draws import random_values
 from einnet.evidence.examine import proven, told_kernels, told_lifting, told_numbers, trusted
 from einnet.evidence.running import OnProcessor
 from einnet.instantiate.kernels import Kernel, Plan

@@ -11,9 +11,11 @@ import onnx
 from einnet.compile.export.region import partial_plan, written
 from einnet.compile.run import on_processor
 from einnet.errors import ArtifactError, BackendError, UsageError
+from einnet.evidence.comparison.draws import as_draws, random_inputs, where_defined
 from einnet.evidence.comparison.verdicts import refuse_failed
-from einnet.evidence.comparison.verify import RUNS, SETTLE_S, Array, compare_outputs, random_inputs, where_defined
+from einnet.evidence.comparison.verify import RUNS, SETTLE_S, Array, compare_outputs
 from einnet.evidence.report.schema import OnnxOut, Verification
+from einnet.graph.dtypes import dtype_name
 from einnet.graph.in_file import model_bytes
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.runtime.files import replacing
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from einnet.compile.target import Optimization
     from einnet.evidence.stored_proofs import Written
     from einnet.graph.onnx.shapes import Shapes
+    from einnet.runtime.ort import Session
     from einnet.search.outcome import Outcome
 
 SUFFIX = ".onnx"
@@ -163,12 +166,20 @@ def as_the_original(optimization: Optimization, written: Path, path: Path) -> No
     if isinstance(executable, Whole):
         return
     threads = executable.threads
-    inputs, wanted = where_defined(Session(runnable(optimization.model), threads), random_inputs(executable.plan, optimization.settings.seed))
+    inputs, wanted = on_inputs(Session(runnable(optimization.model), threads), optimization)
     try:
         got = Session(written, threads, title=str(path))(inputs)
     except (BackendError, UsageError) as error:
         raise ArtifactError(f"{path} is not written: {str(error).splitlines()[0]}") from error
     refuse_failed(path, compared(got, wanted, optimization))
+
+
+def on_inputs(session: Session, optimization: Optimization) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The first of the inputs that were given, others random, and what ONNX Runtime gives for them."""
+    drawn = random_inputs(on_processor(optimization.executable).plan, optimization.settings.seed)
+    kinds = [(name, x.shape, dtype_name(x.dtype) or "f32") for name, x in drawn.items()]
+    first = next(iter(as_draws(optimization.settings.inputs, kinds, "the model")), {})
+    return where_defined(session, {**drawn, **first}, first)
 
 
 def compared(got: Mapping[str, Array], wanted: Mapping[str, Array], optimization: Optimization) -> Verification:
@@ -183,8 +194,8 @@ def compare(optimization: Optimization, model: Any, path: Path, seconds: float =
     from einnet.runtime.ort import Session
 
     executable = on_processor(optimization.executable)
-    plan, threads = executable.plan, executable.threads
-    inputs, wanted = where_defined(Session(runnable(model), threads), random_inputs(plan, optimization.settings.seed))
+    threads = executable.threads
+    inputs, wanted = on_inputs(Session(runnable(model), threads), optimization)
     got = Session(path, threads, title=str(path))(inputs)
     verification = compared(got, wanted, optimization)
     peak = (optimization.timed.peak_bytes or {}).get("onnxruntime")

@@ -15,9 +15,10 @@ from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError, ParseError, UsageError
 from einnet.evidence.audit import is_node, same_model
 from einnet.evidence.certificate import proofs
+from einnet.evidence.comparison.draws import random_values, where_defined
 from einnet.evidence.comparison.right import References, is_whole
 from einnet.evidence.comparison.verdicts import other_model
-from einnet.evidence.comparison.verify import compare_outputs, random_values, where_defined
+from einnet.evidence.comparison.verify import compare_outputs
 from einnet.evidence.examine import proven, told_constants, told_kernels, told_lifting, told_numbers
 from einnet.evidence.report.told import Tell, silent
 from einnet.evidence.running import OnProcessor

@@ -39,9 +39,10 @@ from einnet.derivation import einfile
 from einnet.derivation.ranged import RangedFile
 from einnet.errors import BackendError, ModelError, NotStaticError, UsageError
 from einnet.evidence.certificate import certify
+from einnet.evidence.comparison.draws import random_values, where_defined
 from einnet.evidence.comparison.right import References
 from einnet.evidence.comparison.verdicts import refuse_failed
-from einnet.evidence.comparison.verify import compare_outputs, random_values, where_defined
+from einnet.evidence.comparison.verify import compare_outputs
 from einnet.evidence.report.plain import plain
 from einnet.evidence.report.ranged_schema import RangedReport
 from einnet.evidence.sound import keep_proven

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import reduce
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from einnet.errors import BackendError, UsageError
+from einnet.evidence.comparison.draws import Draws, Values, taken
 from einnet.evidence.comparison.right import evaluator_of_the_standard, is_whole
 from einnet.evidence.comparison.verdicts import nowhere_a_number
 from einnet.evidence.report.schema import OutputError, Verification
 from einnet.expr.nodes import functions_in, walk
-from einnet.graph.dtypes import NUMPY
 from einnet.graph.program import Program
-from einnet.instantiate.kernels import Plan
 from einnet.records import changed
 from einnet.runtime.capacity import fits, give_back, growth
 from einnet.runtime.ort import Baseline, Session
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+Name = TypeVar("Name")
 Draw = tuple[Mapping[str, Array], Mapping[str, Array]]
 """Inputs by name, and what ONNX Runtime gives for them."""
 
@@ -53,7 +54,7 @@ def stepped(program: Program, tolerance: float, apart: float = 0.0) -> float:
     return max([tolerance, *(max(STEPS[name], 2 * apart) for name in roundings(program))])
 
 
-def apart_from_itself(program: Program, model: Any, draws: Mapping[str, Draw]) -> dict[str, float]:
+def apart_from_itself(program: Program, model: Any, draws: Mapping[Name, Draw]) -> dict[Name, float]:
     """How far ONNX Runtime's results are from those of the same nodes one by one, relative to max|y|, by draw: of inputs, with their outputs.
 
     0 where the model rounds nothing. One rounding that goes the other way is a step of that tensor, which later nodes may make larger; how much
@@ -92,6 +93,9 @@ HELD_S, HELD_SHARE = 1.0, 0.05
 """Seconds of making a session and running the model once, and their share of the time budget, from which on the session is kept for the comparison,
 where there is room: meanwhile the model is in memory once more."""
 
+FURTHER, FURTHER_SHARE = 3, 0.05
+"""Further draws on which programs are compared under a budget of error, and the share of the time budget that ONNX Runtime may take for them."""
+
 WHOLE = "whole"
 """The name of a program of one kernel, the whole model in ONNX Runtime."""
 
@@ -103,60 +107,6 @@ WARM_S = 0.05
 
 SAMPLE_S = 0.05
 """Seconds of a sample: as much is measured as is warmed up. The median of its calls counts, so that a round is worth what it takes."""
-
-
-def random_inputs(plan: Plan, seed: int) -> dict[str, Array]:
-    """`random_values` for the inputs of a plan."""
-    dtypes = {b.name: b.dtype for b in plan.buffers}
-    return random_values([(name, view.shape, dtypes[view.buffer]) for name, view in plan.inputs], seed)
-
-
-def random_values(inputs: Sequence[tuple[str, tuple[int, ...], str]], seed: int) -> dict[str, Array]:
-    """Values for inputs of a name, shape and type: standard normal floats, small non-negative integers, coin flips for booleans.
-
-    Wide integers are 0 or 1: they are places in tables more often than not, of which some have two rows, as those of two kinds of sentences do.
-
-    Raises UsageError for a seed below 0.
-    """
-    if seed < 0:
-        raise UsageError(f"seed must be 0 or more, not {seed}")
-    rng = np.random.default_rng(seed)
-    found: dict[str, Array] = {}
-    for name, shape, kind in inputs:
-        dtype = np.dtype(NUMPY[kind])
-        values = 2 if dtype.kind == "b" or dtype.itemsize >= 4 else 4
-        drawn = rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(0, values, shape)
-        found[name] = np.asarray(drawn).astype(dtype)  # of no dimension numpy draws a number, not an array
-    return found
-
-
-DEFINED: tuple[Callable[[Array], Array], ...] = (np.abs, lambda x: 1 / (1 + np.exp(-x)))
-"""Positive numbers, and numbers between 0 and 1, made of standard normal ones: a logarithm has no others, nor has a loss that takes probabilities."""
-
-
-def where_defined(run: Callable[[dict[str, Array]], dict[str, Array]], inputs: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Inputs, and what `run` gives for them: those given; or where some output is NaN in every element, what `DEFINED` makes of them and is not.
-
-    Where it cannot run with the integers that were drawn, all of them are 0: what is written or read from there on is in every table. Or all are 1,
-    which divide. Raises what `run` does for the inputs given.
-    """
-    given = dict(inputs)
-    try:
-        found = run(given)
-    except UsageError as refused:
-        for number in (0, 1):
-            given = {name: np.full_like(x, number) if x.dtype.kind in "iu" else x for name, x in given.items()}
-            with suppress(UsageError):
-                found = run(given)
-                break
-        else:
-            raise refused from None
-    for way in DEFINED if nowhere_a_number(found) else ():
-        other = {name: np.asarray(way(x)).astype(x.dtype) if x.dtype.kind == "f" else x for name, x in given.items()}
-        own = run(other)
-        if not nowhere_a_number(own):
-            return other, own
-    return given, found
 
 
 def errors(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> dict[str, OutputError]:
@@ -224,6 +174,19 @@ def compare_outputs(
     )
 
 
+def both(one: Verification, other: Verification) -> Verification:
+    """What verification says of a program on one draw and on others: the greater error of each output, and what comes nearest to its limit."""
+    nearest = max(one, other, key=lambda found: found.max_rel / found.tolerance)
+    return changed(
+        nearest,
+        max_abs=max(one.max_abs, other.max_abs),
+        outputs={name: max(e, other.outputs[name], key=lambda error: error.max_rel) for name, e in one.outputs.items()},
+        passed=bool(one.passed and other.passed),
+        not_compared=one.not_compared or other.not_compared,
+        compared_on=one.compared_on + other.compared_on,
+    )
+
+
 def made_of(session: Callable[[dict[str, Array]], Mapping[str, Array]], inputs: Mapping[str, Array], own: Mapping[str, Array]) -> dict[str, float]:
     """How large what the outputs are made of is, by output, as roundings of the inputs tell: where a model subtracts what is equal, its own result is
     what rounding leaves of that."""
@@ -234,7 +197,11 @@ def made_of(session: Callable[[dict[str, Array]], Mapping[str, Array]], inputs: 
 
 
 class Trial:
-    """A model in ONNX Runtime beside our programs for it, on the same inputs: those given, or such of their kind for which it gives numbers.
+    """A model in ONNX Runtime beside our programs for it, on the same inputs: those `given`, others random, or such of their kind for which it gives
+    numbers.
+
+    `draws` are inputs of this kind, the first of them `inputs`; `further` are others with ONNX Runtime's outputs, where there is a budget of error or
+    several were given, and there is time for them.
 
     `own` are ONNX Runtime's outputs as its users have them, `expected` those that a program is to give: the same, but for what ONNX Runtime rounds
     by default (`rounding` says how much that is, relative to max|y|; 0 where it does not), or the standard's where those are wrong. `order` is
@@ -245,7 +212,7 @@ class Trial:
     outputs are made of is, where the program leaves out what depends on no input: of that the model has what rounding leaves.
     """
 
-    def __init__(self, model: Any, program: Program, settings: Settings, inputs: Mapping[str, Array]) -> None:
+    def __init__(self, model: Any, program: Program, settings: Settings, inputs: Values, given: Sequence[Values] = ()) -> None:
         from einnet.graph.onnx.read import runnable
         from einnet.graph.onnx.rounded_factors import rounds_factors
 
@@ -257,7 +224,10 @@ class Trial:
             session = Session(self.model, self.threads, spin=True, rounds=True, title=program.title)
         loaded = time.monotonic()
         with growth() as running:
-            self.inputs, self.own = where_defined(session, inputs)
+            first = {**inputs, **(given[0] if given else {})}
+            adapted, self.own = taken(session, first, given[0] if given else ())
+        self.draws = Draws(adapted(first), settings.seed, given, adapted)
+        self.inputs = self.draws.of(0)
         ran, inputs, exact = time.monotonic(), self.inputs, self.own
         self.order = [a.name for a in session.inputs]
         self.peak = self.held = None
@@ -276,26 +246,45 @@ class Trial:
             exact = session(inputs)
             self.rounding = distance(self.own, exact)
         self.usual = made_of(session, inputs, exact) if program.settled else None
+        right = evaluator_of_the_standard(model, program)
+        budgeted = FURTHER if settings.max_error is not None else min(len(given) - 1, FURTHER)
+        self.further = self._more(session, min(budgeted, int(FURTHER_SHARE * settings.time_budget / (ran - loaded)))) if right is None else []
         del session
         if held:
             time.sleep(SETTLE_S)  # its threads wait actively for so long, in the way of the kernels that are timed next
         else:
             give_back()
-        self.apart = apart_from_itself(program, model, {"": (inputs, exact)})[""]
-        right = evaluator_of_the_standard(model, program)
+        self.apart = max(apart_from_itself(program, model, dict(enumerate([(inputs, exact), *self.further]))).values())
         self.expected = right[0](inputs) if right else exact
+
+    def _more(self, session: Session, count: int) -> list[Draw]:
+        """So many further draws, fewer where they do not fit into memory. Random ones that the model does not take, or makes no numbers of, tell
+        nothing and are left out. Raises UsageError for one that was given."""
+        nbytes = sum(x.nbytes for values in (self.inputs, self.own) for x in values.values())
+        found: list[Draw] = []
+        for number in range(1, count + 1) if fits(2 * count * nbytes) else ():
+            inputs = self.draws.of(number)
+            with nullcontext() if number < len(self.draws.given) else suppress(UsageError):
+                outputs = session(inputs)
+                found += [] if nowhere_a_number(outputs) else [(inputs, outputs)]
+        return found
 
     def stepped(self, tolerance: float) -> float:
         """The tolerance for this model and these inputs."""
         return stepped(self.program, tolerance, self.apart)
 
     def verify(self, executable: Executable, tolerance: float) -> Verification:
-        """Run the program and compare: passed if every output's error is within tolerance of max|y|, or within the limit that the settings have for
-        it."""
-        got = executable(dict(self.inputs))
+        """Run the program and compare: passed if on every draw every output's error is within tolerance of max|y|, or within the limit that the
+        settings have for it."""
+        whole, own = is_whole(executable.plan), {name: self.stepped(e) for name, e in self.own_limits.items()}
+        draws = [(self.inputs, self.own)] if whole else [(self.inputs, self.expected), *self.further]
+        found: list[Verification] = []
+        for inputs, expected in draws:
+            found.append(compare_outputs(executable(dict(inputs)), expected, self.stepped(tolerance), self.usual, own))
+            if not found[-1].passed:
+                break
         executable.release()
-        expected, own = self.own if is_whole(executable.plan) else self.expected, {name: self.stepped(e) for name, e in self.own_limits.items()}
-        return compare_outputs(got, expected, self.stepped(tolerance), self.usual, own)
+        return reduce(both, found)
 
     def compare(self, programs: Mapping[str, Executable], seconds: float) -> dict[str, Any]:
         """Interleaved timings of ONNX Runtime and of the programs; "noise" is an A-against-A ratio, "rounds" the whole comparison.

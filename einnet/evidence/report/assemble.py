@@ -51,9 +51,9 @@ def called(model: object, program: Program) -> str:
 
 def asked(settings: Settings, channels_last: bool | None = None) -> Asked:
     """The settings that the report repeats."""
-    rules = None if settings.rules is None else list(settings.rules)
+    listed = {"rules": None if settings.rules is None else list(settings.rules), "inputs": sorted(settings.inputs)}
     same = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name in Asked.__struct_fields__}
-    return Asked(**{**same, "rules": rules, "channels_last": channels_last, "tables": settings.tables and channels_last is None})
+    return Asked(**{**same, **listed, "channels_last": channels_last, "tables": settings.tables and channels_last is None})
 
 
 def told(certificate: Certificate) -> CertificateRow:

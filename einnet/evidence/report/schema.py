@@ -24,7 +24,8 @@ class Verification(Record):
     """How a program compares with the model; `passed` is None where nothing was compared, and `not_compared` says why.
 
     `max_rel` is the greatest error of an output relative to its max|y|, and `tolerance` what may be; where outputs have limits of their own, both are
-    those of the output that comes nearest to its limit, or is farthest beyond it.
+    those of the output that comes nearest to its limit, or is farthest beyond it. `compared_on` is how many sets of inputs there were; each
+    error is the greatest of them.
     """
 
     max_abs: float
@@ -33,6 +34,7 @@ class Verification(Record):
     outputs: dict[str, OutputError]
     passed: bool | None
     not_compared: str | None = None
+    compared_on: int = 1
     bound: float | None = None
     lifting: Json | None = None
     on: str | None = None
@@ -210,6 +212,8 @@ class Asked(Searching):
     """Tensors of few integers were kept as bytes."""
     settled: bool = added(False)
     """Expressions that depend on no input are not computed."""
+    inputs: list[str] = added([])
+    """The inputs that were given to verify and time programs on; others were random."""
 
 
 class RoundedRow(Record):

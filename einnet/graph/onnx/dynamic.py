@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from einnet.errors import ModelError
 from einnet.graph.dimension import Dimension
-from einnet.graph.onnx.read import Source
+from einnet.graph.onnx.read import Source, in_pieces
 from einnet.graph.onnx.shapes import Shapes
 
 BATCH = "batch"
@@ -46,9 +46,7 @@ def carried(source: Source, name: str) -> Carried:
     """
     model = proto(source)
     title = str(source) if isinstance(source, (str, Path)) else model.graph.name or "model"
-    held = {t.name for t in model.graph.initializer}
-    inputs = [i for i in model.graph.input if i.name not in held]
-    declared = {i.name: _shape(i) for i in inputs}
+    declared = {i.name: _shape(i) for i in _inputs(model)}
     axes = {n: tuple(axis for axis, dim in enumerate(shape) if dim == name) for n, shape in declared.items()}
     axes = {n: found for n, found in axes.items() if found}
     if axes:
@@ -113,6 +111,26 @@ def proto(source: Source) -> onnx.ModelProto:
     found = onnx.ModelProto()
     found.CopyFrom(source if isinstance(source, onnx.ModelProto) else ir.to_proto(source))
     return found
+
+
+def shapes_of(source: Source, arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> dict[str, tuple[int, ...]]:
+    """Static shapes of those inputs of a model that have none, as arrays by input name tell: of one input, or of several along one more dimension in
+    front. Raises ModelError for a model that cannot be read."""
+    found: dict[str, tuple[int, ...]] = {}
+    for value in _inputs(in_pieces(source).proto):
+        if value.name not in arrays:
+            continue
+        shape, own = _shape(value), arrays[value.name].shape
+        known = value.type.tensor_type.HasField("shape")
+        if not known or (any(isinstance(n, str) or n < 0 for n in shape) and len(shape) <= len(own) <= len(shape) + 1):
+            found[value.name] = own[len(own) - len(shape) :] if known else own
+    return found
+
+
+def _inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """What the model is given, which is not among its weights."""
+    held = {t.name for t in model.graph.initializer}
+    return [i for i in model.graph.input if i.name not in held]
 
 
 def _shape(value: onnx.ValueInfoProto) -> tuple[int | str, ...]:

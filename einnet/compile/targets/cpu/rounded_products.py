@@ -7,7 +7,7 @@ as many of them are taken as the budget has room for (`rounding_trials`), and th
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from einnet.compile.targets.cpu.reach import HEADROOM, leaves, narrow, reaches
 from einnet.compile.targets.cpu.rounding_trials import Offer, Tried, Values, beyond, counted
 from einnet.compile.targets.cpu.roundoff import bounds
-from einnet.evidence.comparison.verify import NOISE, WARM_S, caller, random_values
+from einnet.evidence.comparison.draws import Draws
+from einnet.evidence.comparison.verify import NOISE, WARM_S, caller
 from einnet.evidence.numbers import drawn
 from einnet.evidence.report.schema import PrecisionRow, RoundedRow
-from einnet.graph.dtypes import dtype_name
 from einnet.instantiate.implementations import best_of
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, Arithmetic
 from einnet.instantiate.kernels.contractions import Contraction
@@ -41,11 +41,12 @@ if TYPE_CHECKING:
 SPENT = 0.8
 """Share of the budget that is spent on the inputs that are drawn: on others the error may be larger."""
 
-FLOAT32_SHARE = 0.5
-"""Share of the budget that float32 alone may take on the inputs that verify it: on others it errs up to twice as much. ONNX Runtime is left."""
+FLOAT32_SHARE, ALONE_SHARE = 0.7, 0.5
+"""Share of the budget that float32 alone may take on the several draws that verify it, or on one: on others it errs up to twice as much as on that.
+Where it takes more, ONNX Runtime is left."""
 
 SEEDS = 4
-"""Draws of standard normal inputs."""
+"""Draws of inputs by which is chosen what rounds."""
 
 FURTHER = 16
 """Further such draws, which have no say in what rounds, that confirm it."""
@@ -73,21 +74,15 @@ NOT_MEASURED = "it was not measured in another arithmetic"
 NO_FASTER = "no faster in another arithmetic"
 
 
-def inputs_like(inputs: Values, seed: int) -> list[Values]:
+def inputs_like(draws: Draws) -> list[Values]:
     """The inputs, others of their kind, and what else programs are compared on."""
-    return [inputs, *others_like(inputs, range(seed + 1, seed + SEEDS)), *(drawn(inputs, kind) for kind in SPECIAL_DRAWS)]
+    first = draws.of(0)
+    return [first, *(draws.of(n) for n in range(1, SEEDS)), *(drawn(first, kind) for kind in SPECIAL_DRAWS)]
 
 
-def further_inputs(inputs: Values, seed: int) -> list[Values]:
+def further_inputs(draws: Draws) -> list[Values]:
     """Other inputs of their kind than those by which is chosen what rounds."""
-    return others_like(inputs, range(seed + SEEDS, seed + SEEDS + FURTHER))
-
-
-def others_like(inputs: Values, seeds: Iterable[int]) -> list[Values]:
-    """Standard normal draws of the names, shapes and types of some inputs; places that are all 0 stay so, since the model may take no others."""
-    kinds = [(name, x.shape, dtype_name(x.dtype) or "f32") for name, x in inputs.items()]
-    first = {name: x for name, x in inputs.items() if x.dtype.kind in "iu" and not x.any()}
-    return [{**random_values(kinds, seed), **first} for seed in seeds]
+    return [draws.of(n) for n in range(SEEDS, SEEDS + FURTHER)]
 
 
 @dataclass
@@ -107,7 +102,7 @@ class Rounding:
         own = counted(known.outputs, limits)
         limit = SPENT * limits.error - own
         rows = self.rows(executable.plan, until)
-        draws = inputs_like(self.trial.inputs, self.settings.seed)
+        draws = inputs_like(self.trial.draws)
         room = fits(2 * executable.nbytes)
         rows |= self.refused(executable, rows, draws) if room else {}
         offers = [Offer(r.place, ARITHMETICS[r.arithmetic], r.float32_ms, r.ms, r.by) for r in rows.values() if not r.why and r.float32_ms and r.ms]
@@ -133,7 +128,7 @@ class Rounding:
         by more than `most`, fewer are taken, without trials on the first draws where time is over.
         """
         until = tried.until
-        further = Tried(tried.executable, further_inputs(self.trial.inputs, self.settings.seed), until, limits=tried.limits, whole=tried.whole)
+        further = Tried(tried.executable, further_inputs(self.trial.draws), until, limits=tried.limits, whole=tried.whole)
         tried.until = in_share(SELECTING_SHARE, until)
         taken, apart = tried.within(offers, limit)
         tried.until = until
@@ -223,7 +218,8 @@ def with_room(found: Verification, limits: Limits) -> Verification:
     Where more than the budget passes, because the model itself rounds, that is no matter of float32.
     """
     steps = any((found.tolerance if e.allowed is None else e.allowed) > limits.of(name) for name, e in found.outputs.items())
-    if not found.passed or steps or counted(found.outputs, limits) <= FLOAT32_SHARE * limits.error:
+    share = FLOAT32_SHARE if found.compared_on > 1 else ALONE_SHARE
+    if not found.passed or steps or counted(found.outputs, limits) <= share * limits.error:
         return found
     return changed(found, passed=False)
 
