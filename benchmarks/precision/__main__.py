@@ -48,7 +48,7 @@ from benchmarks.precision.making import Maker
 from benchmarks.precision.table import OTHERS, Row, asked_for, cells, markdown, row
 from benchmarks.verified import RESULTS
 from benchmarks.zoo.table import WHOLE
-from einnet.compile.targets.cpu.rounded_products import FLOAT32_SHARE, likely
+from einnet.compile.targets.cpu.rounded_products import ALONE_SHARE, likely
 from einnet.runtime import machine
 from einnet.search.settings import Settings
 
@@ -179,7 +179,7 @@ def programs(
         for error in in_turn(errors):
             name, alike = FLOAT32 if error is None else f"{error:g}", made.get(allowed(error))
             rounding = error is not None and any(rounded_within(report, error) for report in reports.values())
-            if error is not None and alike is not None and errs(reports[alike]) <= FLOAT32_SHARE * error and not rounding:
+            if error is not None and alike is not None and errs(reports[alike]) <= ALONE_SHARE * error and not rounding:
                 engines[name], reports[name] = replace(engines[alike], name=name), reports[alike]
                 continue
             try:

@@ -13,8 +13,10 @@ from einnet.compile.targets.cpu import contest as decide
 from einnet.compile.targets.cpu.acceptance import InPlace
 from einnet.compile.targets.cpu.contest import DERIVED, MIXED, NARROWER, OWN, defended
 from einnet.compile.targets.cpu.incumbent import digest
+from einnet.compile.targets.cpu.rounded_products import Rounding
 from einnet.evidence.comparison.verify import WHOLE, Trial
 from einnet.instantiate.kernels import Conv, Matmul
+from einnet.records import changed
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.roofline import flops
 from tests.compile.test_contest import BEHIND, times
@@ -103,3 +105,29 @@ def test_what_was_kept_in_part_is_made_again(tmp_path: Path, monkeypatch: pytest
     assert any("allowed less" in note for note in second.report["notes"])
     third = runs(**{**seen, NARROWER: 1.5})("precision")
     assert digest(third.outcome.plan()) != digest(first.outcome.plan()), "what is surely faster runs"
+
+
+def test_a_run_within_a_budget_knows_what_one_without_has_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(monkeypatch, tmp_path)
+    seen = {SESSION: 3.0, OWN: 2.0, DERIVED: 1.0, MIXED: 0.5, WHOLE: 3.0, NARROWER: 0.5}
+    first = runs(losing=True, **seen)("precision")
+    assert first.report["runs"] == "derived" and first.outcome.kept and first.outcome.changed
+    second = runs(**seen)("precision", max_error=1e-3)
+    assert NARROWER in runs.asked[-1] and digest(second.outcome.plan()) == digest(first.outcome.plan())
+    with_room, looked_at = Rounding.with_room, list[Any]()
+
+    def no_room_for_the_third(self: Rounding, program: Any, found: Any) -> Any:
+        looked_at.extend([] if program in looked_at else [program])
+        return changed(with_room(self, program, found), passed=looked_at.index(program) < 2)
+
+    monkeypatch.setattr(Rounding, "with_room", no_room_for_the_third)
+    runs(**seen)("precision", max_error=1e-3)
+    assert NARROWER not in runs.asked[-1] and len(looked_at) == 3, "what errs too much of the budget is no candidate"
+
+
+def test_a_run_within_a_budget_tells_others_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(monkeypatch, tmp_path)
+    seen = {SESSION: 3.0, OWN: 2.0, DERIVED: 1.0, MIXED: 0.5, WHOLE: 3.0, NARROWER: 0.5}
+    assert runs(losing=True, **seen)("reassociation", max_error=1e-6).outcome.kept
+    runs(**seen)("precision")
+    assert NARROWER not in runs.asked[-1]

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def not_compared(tolerance: float, why: str) -> Verification:
     """The verification of what runs the model itself: it has neither passed nor failed. The form is that of `verify.compare_outputs`."""
-    return Verification(max_abs=0.0, max_rel=0.0, tolerance=tolerance, outputs={}, passed=None, not_compared=why)
+    return Verification(max_abs=0.0, max_rel=0.0, tolerance=tolerance, outputs={}, passed=None, not_compared=why, compared_on=0)
 
 
 def nowhere_a_number(reference: Mapping[str, Array]) -> list[str]:

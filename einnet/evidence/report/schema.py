@@ -34,7 +34,7 @@ class Verification(Record):
     outputs: dict[str, OutputError]
     passed: bool | None
     not_compared: str | None = None
-    compared_on: int = 1
+    compared_on: int = added(1)
     bound: float | None = None
     lifting: Json | None = None
     on: str | None = None

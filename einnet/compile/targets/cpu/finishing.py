@@ -141,7 +141,7 @@ class Finishing:
                 return name, None, {}
         with suppress(BackendError), stage("building programs"):
             program = built(found.plan(), self._cost, self._run.schedule.end, strict=True, program=found.program)
-            if self._run.trial.verify(program, self._settings.tolerance).passed:
+            if self._rounding.with_room(program, self._run.trial.verify(program, self._settings.tolerance)).passed:
                 return NARROWER, found.noting("what a run that was allowed less has kept is no slower than what was found"), {NARROWER: program}
         return None, None, {}
 

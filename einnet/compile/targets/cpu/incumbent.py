@@ -45,13 +45,13 @@ class Decided:
 
     @property
     def applies(self) -> bool:
-        """Decisions are remembered and looked for: nothing is forced, left out of the search or restrained in memory or error."""
+        """Decisions are looked for: nothing is forced, left out of the search or restrained in memory."""
         s = self.settings
-        return s.derive and s.force is None and s.rules is None and s.memory_limit is None and s.max_error is None
+        return s.derive and s.force is None and s.rules is None and s.memory_limit is None
 
     def remember(self, outcome: Outcome) -> None:
-        """Store what runs."""
-        if self.applies and not outcome.interrupted:
+        """Store what runs; not what a budget of error restrains, whose products may round."""
+        if self.applies and self.settings.max_error is None and not outcome.interrupted:
             plan = "" if outcome.whole else digest(outcome.plan())
             self.cost.database.remember([(self._what(outcome, self.settings.allow), {"plan": plan, "without": sorted(outcome.kept)})])
 
@@ -59,7 +59,8 @@ class Decided:
         """What the run kept that was allowed most of those that were allowed less; None where none is known or it kept ONNX Runtime."""
         if not self.applies or self.settings.fresh:
             return None
-        less = [kind for kind in reversed(self.settings.kinds) if kind != self.settings.allow]
+        rounds = self.settings.max_error is not None  # then a run of the same class that had no budget was allowed less
+        less = [kind for kind in reversed(self.settings.kinds) if rounds or kind != self.settings.allow]
         for value in self.cost.database.recall([self._what(outcome, kind) for kind in less]) if less else ():
             if isinstance(value, Mapping) and isinstance(value.get("plan"), str) and isinstance(value.get("without"), list):
                 return Kept(value["plan"], frozenset(map(str, value["without"]))) if value["plan"] else None
