@@ -200,7 +200,11 @@ def test_given_inputs_are_run_as_they_are() -> None:
     model = looked_up(first="Log")
     trial = trial_of({"x": -several()["x"], "at": several()["at"]}, model, max_error=0.1)
     assert trial.inputs["x"].max() < 0 and np.isnan(trial.own["y"]).all()
-    adapted, found = taken(lambda values: {"y": np.where(values["x"] < 0, np.nan, 0 * values["x"]) + values["z"]}, {"x": -np.ones(3), "z": np.ones(3)}, {"z"})
+
+    def run(values: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+        return {"y": np.where(values["x"] < 0, np.nan, 0 * values["x"]) + values["z"]}
+
+    adapted, found = taken(run, {"x": -np.ones(3), "z": np.ones(3)}, {"z"})
     assert np.array_equal(found["y"], np.ones(3)) and np.array_equal(adapted({"x": -np.ones(3), "z": -np.ones(3)})["z"], -np.ones(3))
     with pytest.raises(UsageError):
         trial_of({"at": np.full((2, ROWS), TABLE)})  # beyond the table
