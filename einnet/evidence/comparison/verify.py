@@ -24,6 +24,7 @@ from einnet.runtime.capacity import fits, give_back, growth
 from einnet.runtime.ort import Baseline, Session
 from einnet.runtime.timing import compare
 from einnet.search.settings import Settings
+from einnet.search.time_shares import RELOADED, TIMING_SHARE
 
 if TYPE_CHECKING:
     from einnet.runtime.cpu.program import Executable
@@ -92,6 +93,9 @@ RUNS = 2
 HELD_S, HELD_SHARE = 1.0, 0.05
 """Seconds of making a session and running the model once, and their share of the time budget, from which on the session is kept for the comparison,
 where there is room: meanwhile the model is in memory once more."""
+
+TIMED_BEFORE = 3
+"""Runs of ONNX Runtime that are timed before the search where it takes too long to load it again for the comparison, after one that takes memory."""
 
 MORE_DRAWS, MORE_SHARE = 7, 0.02
 """Further draws on which programs are compared under a budget of error, and the share of the time budget that ONNX Runtime may take for them."""
@@ -208,9 +212,14 @@ class Trial:
     by default (`rounding` says how much that is, relative to max|y|; 0 where it does not), or the standard's where those are wrong. `order` is
     the names of its inputs, `peak` the bytes by which the process grew while it made its session and ran once (None where the system does not
     tell), `held` those that it takes from its second run on, `seconds` how long that took. The session is gone by then, unless that took long and
-    there is room for it twice: it and our programs are never in memory together unless there is room for all. `again_s` is how long it takes to have
-    one for the comparison and run it. `apart` is how far ONNX Runtime is from itself there, where the model rounds. `usual` is how large what the
-    outputs are made of is, where the program leaves out what depends on no input: of that the model has what rounding leaves.
+    there is room for it twice: it and our programs are never in memory together unless there is room for all. It plans no memory: of runs
+    that take gigabytes the first two would mostly fill these, twice as many with a plan, and later ones take as long without one.
+
+    `again_s` is how long it takes to have a session for the comparison and run it; where that is more than a comparison may take, it is 0, and
+    `before` are the seconds of some runs before the search, which stand for the times of ONNX Runtime.
+
+    `apart` is how far ONNX Runtime is from itself there, where the model rounds. `usual` is how large what the outputs are made of is, where the
+    program leaves out what depends on no input: of that the model has what rounding leaves.
     """
 
     def __init__(self, model: Any, program: Program, settings: Settings, inputs: Values, given: Sequence[Values] = ()) -> None:
@@ -222,11 +231,11 @@ class Trial:
         self.threads, self.own_limits = settings.threads, settings.output_errors
         begin = time.monotonic()
         with growth() as loading:
-            session = Session(self.model, self.threads, spin=True, rounds=True, title=program.title)
+            session = Session(self.model, self.threads, spin=True, rounds=True, frugal=True, title=program.title)
         loaded = time.monotonic()
         with growth() as running:
-            first = {**inputs, **(given[0] if given else {})}
-            adapted, self.own = taken(session, first, given[0] if given else ())
+            first = {**inputs, **next(iter(given), {})}
+            adapted, self.own = taken(session, first, next(iter(given), ()))
         self.draws = Draws(adapted(first), settings.seed, given, adapted)
         self.inputs = self.draws.of(0)
         ran, inputs, exact = time.monotonic(), self.inputs, self.own
@@ -240,6 +249,9 @@ class Trial:
         held = long and not rounds and fits(2 * (self.held or inf))
         self.session = session if held else None
         self.again_s = ran - loaded if held else self.seconds
+        self.before: tuple[float, ...] = ()
+        if not held and RELOADED * self.again_s > TIMING_SHARE * settings.time_budget:
+            self.before, self.again_s = timed(session, inputs), 0.0
         if rounds:
             del session
             give_back()
@@ -270,6 +282,11 @@ class Trial:
                 found += [] if nowhere_a_number(outputs) else [(inputs, outputs)]
         return found
 
+    @property
+    def stands(self) -> bool:
+        """What was loaded or timed as the reference stands for ONNX Runtime with the whole model, which is not loaded to be compared."""
+        return self.session is not None or bool(self.before)
+
     def stepped(self, tolerance: float) -> float:
         """The tolerance for this model and these inputs."""
         return stepped(self.program, tolerance, self.apart)
@@ -292,8 +309,10 @@ class Trial:
 
         Where they do not fit into memory together, each gives its memory back before the next one's turn; "resident" tells. Where ONNX Runtime
         cannot run once more even so, mostly for want of memory, what it took as the reference, its session included, stands for its times: "once"
-        says why, and is "" elsewhere.
+        says why, and is "" elsewhere. So do runs `before` the search, the fastest of them.
         """
+        if self.before and WHOLE not in programs:
+            return self._beside_what_was_timed(programs, seconds)
         together = (self.held or 0) + sum(program.nbytes for program in programs.values())
         resident = fits(together)
         if self.session is not None and not resident:
@@ -313,9 +332,32 @@ class Trial:
             rounds = len(ours.again)
             found = replace(ours, samples={**ours.samples, "onnxruntime": (self.seconds,) * rounds})
         reference.rest()
-        for program in programs.values():
-            program.release()
-        return {**found.timings, "noise": found.noise, "rounds": found, "resident": resident, "once": once}
+        return told(found, programs, resident, once)
+
+    def _beside_what_was_timed(self, programs: Mapping[str, Executable], seconds: float) -> dict[str, Any]:
+        """Interleaved timings of the programs, beside the fastest run of ONNX Runtime before the search."""
+        resident = fits(sum(program.nbytes for program in programs.values()))
+        rest = None if resident else {name: program.rest for name, program in programs.items()}
+        ours = taking_turns({name: caller(program, self.inputs) for name, program in programs.items()}, seconds, rest)
+        theirs = (min(self.before),) * len(ours.again)
+        return told(replace(ours, samples={**ours.samples, "onnxruntime": theirs}), programs, resident, before=self.seconds)
+
+
+def told(found: Comparison, programs: Mapping[str, Executable], resident: bool, once: str = "", before: float = 0.0) -> dict[str, Any]:
+    """What `Trial.compare` gives of a comparison."""
+    for program in programs.values():
+        program.release()
+    return {**found.timings, "noise": found.noise, "rounds": found, "resident": resident, "once": once, "before": before}
+
+
+def timed(session: Session, inputs: Values) -> tuple[float, ...]:
+    """Seconds of some runs, after one that takes memory."""
+    found: list[float] = []
+    for _ in range(1 + TIMED_BEFORE):
+        begin = time.monotonic()
+        session(dict(inputs))
+        found.append(time.monotonic() - begin)
+    return tuple(found[1:])
 
 
 def taking_turns(calls: Mapping[str, Callable[[], object]], seconds: float, rest: Mapping[str, Callable[[], None]] | None) -> Comparison:

@@ -75,8 +75,7 @@ class Contest:
             times = self.trial.compare(self.programs, 0.0)
             return Decision(outcome, self.programs[DERIVED], {**times, "runs": DERIVED, "optimized": times[DERIVED]})
         times = self.trial.compare(self.programs, FIRST_SHARE * seconds)
-        if times["once"]:
-            outcome = outcome.noting(f"ONNX Runtime was timed once, with its session, which is no ratio: beside the programs, {times['once']}")
+        outcome = outcome.noting(*apart(times))
         both = {OWN, DERIVED} <= self.programs.keys()
         in_place = weighed(outcome, self.cost.objects, time.monotonic() + PARTS_SHARE * seconds) if both else InPlace()
         runs = next(iter(self.programs)) if not both else OWN if slower(times) and not gaining(in_place, times) else DERIVED
@@ -88,7 +87,7 @@ class Contest:
             candidates[MIXED] = mixed
         whole = self.whole(self.programs[runs].plan) if runs != WHOLE and self.settings.derive and behind(times) else None
         if whole:
-            candidates[WHOLE] = None if self.trial.session is not None else built(whole, self.cost)
+            candidates[WHOLE] = None if self.trial.stands else built(whole, self.cost)
         if len(candidates) > 1:
             times = self.again(candidates, times, end, in_place.gains)
         times = defended(times, self.incumbent)
@@ -141,6 +140,16 @@ class Contest:
             own_first = [OWN, *(c for c in candidates if c == WHOLE)]
             name = best_of(own_first, OWN, found, earlier=times["rounds"], held=held)  # what was sure by chance is not
         return {**found, "runs": name, "optimized": slower_of(found[WHOLE], found["onnxruntime"]) if name == WHOLE else found[name]}
+
+
+def apart(times: Mapping[str, Any]) -> list[str]:
+    """A note where ONNX Runtime was not timed in turns with the programs: why."""
+    if times["once"]:
+        return [f"ONNX Runtime was timed once, with its session, which is no ratio: beside the programs, {times['once']}"]
+    if times.get("before"):
+        seconds = f"{times['before']:.3g} s"
+        return [f"ONNX Runtime was timed alone, before the search: it takes {seconds} to load and run, too long for a comparison in turns"]
+    return []
 
 
 def best_of(
