@@ -71,7 +71,9 @@ def test_a_session_is_kept_where_it_took_a_share_of_the_budget(budget: float, mo
 def too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session takes too long to be loaded again, and no room is left to keep it."""
     monkeypatch.setattr(verify, "TIMING_SHARE", 0.0)
-    monkeypatch.setattr(verify, "HELD_S", 1e9)
+    monkeypatch.setattr(verify, "HELD_S", 0.0)
+    monkeypatch.setattr(verify, "HELD_SHARE", 0.0)
+    monkeypatch.setattr(verify, "fits", lambda _: False)
 
 
 def test_what_takes_too_long_to_load_again_is_timed_before(sessions: list[object], too_long: None) -> None:
@@ -95,6 +97,7 @@ def test_a_session_that_is_held_or_soon_loaded_is_timed_in_turns(monkeypatch: py
     monkeypatch.setattr(verify, "TIMING_SHARE", 1.0)
     assert Trial(model, load(model), Settings(threads=1), random_inputs(model, 0)).before == ()
     monkeypatch.setattr(verify, "TIMING_SHARE", 0.0)
+    assert Trial(model, load(model), Settings(threads=1), random_inputs(model, 0)).before == (), "it did not take long"
     monkeypatch.setattr(verify, "HELD_S", 0.0)
     monkeypatch.setattr(verify, "HELD_SHARE", 0.0)
     monkeypatch.setattr(verify, "fits", lambda _: True)

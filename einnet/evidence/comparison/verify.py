@@ -250,7 +250,7 @@ class Trial:
         self.session = session if held else None
         self.again_s = ran - loaded if held else self.seconds
         self.before: tuple[float, ...] = ()
-        if not held and RELOADED * self.again_s > TIMING_SHARE * settings.time_budget:
+        if long and not held and RELOADED * self.again_s > TIMING_SHARE * settings.time_budget:
             self.before, self.again_s = timed(session, inputs), 0.0
         if rounds:
             del session
@@ -335,7 +335,7 @@ class Trial:
         return told(found, programs, resident, once)
 
     def _beside_what_was_timed(self, programs: Mapping[str, Executable], seconds: float) -> dict[str, Any]:
-        """Interleaved timings of the programs, beside the fastest run of ONNX Runtime before the search."""
+        """Interleaved timings of the programs, beside the fastest run of ONNX Runtime before the search: what is faster than that is surely so."""
         resident = fits(sum(program.nbytes for program in programs.values()))
         rest = None if resident else {name: program.rest for name, program in programs.items()}
         ours = taking_turns({name: caller(program, self.inputs) for name, program in programs.items()}, seconds, rest)
