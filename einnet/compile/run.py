@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from einnet.compile.budget import CountedClock, Schedule
-from einnet.evidence.comparison.draws import as_draws, random_values
+from einnet.evidence.comparison.draws import first_of
 from einnet.evidence.comparison.verify import Trial
 from einnet.evidence.report.schema import Verification
 from einnet.graph.program import Program
@@ -44,9 +44,9 @@ class Run:
     def trial(self) -> Trial:
         """The model in ONNX Runtime on inputs that were given, or random ones."""
         kinds = [(self.program.names.get(t.name, t.name), t.shape, t.dtype) for t in self.program.inputs]
-        given = as_draws(self.settings.inputs, kinds, self.program.title)
+        inputs, given = first_of(self.settings.inputs, kinds, self.settings.seed, self.program.title)
         with stage("running the model in ONNX Runtime"):
-            return Trial(self.model, self.program, self.settings, random_values(kinds, self.settings.seed), given)
+            return Trial(self.model, self.program, self.settings, inputs, given)
 
     @cached_property
     def schedule(self) -> Schedule:

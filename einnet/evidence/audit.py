@@ -259,13 +259,12 @@ class Reference:
 
 def beside(session: Session, model: Any, program: Program, stored: Stored, seed: int, arrays: Mapping[str, Array]) -> Reference:
     """What the program is compared with."""
-    from einnet.evidence.comparison.draws import as_draws, random_values, where_defined
+    from einnet.evidence.comparison.draws import first_of, where_defined
     from einnet.evidence.comparison.verify import apart_from_itself, distance, made_of
 
     kinds = [(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()]
-    given = as_draws(arrays, kinds, called(model))
-    first = given[0] if given else {}
-    inputs, plain = where_defined(session, {**random_values(kinds, seed), **first}, first)
+    first, given = first_of(arrays, kinds, seed, called(model))
+    inputs, plain = where_defined(session, first, arrays.keys())
     expected = {BESIDE[0]: plain, **{draw: session(drawn(inputs, draw)) for draw in (*BESIDE[1:], *SPECIAL)}}
     draws = {draw: (drawn(inputs, draw), expected[draw]) for draw in BESIDE}
     ties = distance(session(nearly_zero(inputs)), expected["zero"])

@@ -11,11 +11,10 @@ import onnx
 from einnet.compile.export.region import partial_plan, written
 from einnet.compile.run import on_processor
 from einnet.errors import ArtifactError, BackendError, UsageError
-from einnet.evidence.comparison.draws import as_draws, random_inputs, where_defined
+from einnet.evidence.comparison.draws import first_of, kinds_of, where_defined
 from einnet.evidence.comparison.verdicts import refuse_failed
 from einnet.evidence.comparison.verify import RUNS, SETTLE_S, Array, compare_outputs
 from einnet.evidence.report.schema import OnnxOut, Verification
-from einnet.graph.dtypes import dtype_name
 from einnet.graph.in_file import model_bytes
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.runtime.files import replacing
@@ -176,10 +175,9 @@ def as_the_original(optimization: Optimization, written: Path, path: Path) -> No
 
 def on_inputs(session: Session, optimization: Optimization) -> tuple[dict[str, Array], dict[str, Array]]:
     """The first of the inputs that were given, others random, and what ONNX Runtime gives for them."""
-    drawn = random_inputs(on_processor(optimization.executable).plan, optimization.settings.seed)
-    kinds = [(name, x.shape, dtype_name(x.dtype) or "f32") for name, x in drawn.items()]
-    first = next(iter(as_draws(optimization.settings.inputs, kinds, "the model")), {})
-    return where_defined(session, {**drawn, **first}, first)
+    settings, kinds = optimization.settings, kinds_of(on_processor(optimization.executable).plan)
+    inputs, _ = first_of(settings.inputs, kinds, settings.seed, session.title)
+    return where_defined(session, inputs, settings.inputs.keys())
 
 
 def compared(got: Mapping[str, Array], wanted: Mapping[str, Array], optimization: Optimization) -> Verification:

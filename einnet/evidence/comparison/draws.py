@@ -90,10 +90,21 @@ def fitting(name: str, array: Array, shape: tuple[int, ...], dtype: str) -> Arra
     return np.ascontiguousarray(array, NUMPY[dtype])
 
 
+def first_of(arrays: Values, kinds: Sequence[Kind], seed: int, title: str) -> tuple[dict[str, Array], list[dict[str, Array]]]:
+    """The first inputs, random where none is given, and the draws that are given in arrays, as `as_draws` reads them and raises."""
+    given = as_draws(arrays, kinds, title)
+    return {**random_values(kinds, seed), **next(iter(given), {})}, given
+
+
+def kinds_of(plan: Plan) -> list[Kind]:
+    """The inputs of a plan."""
+    dtypes = {b.name: b.dtype for b in plan.buffers}
+    return [(name, view.shape, dtypes[view.buffer]) for name, view in plan.inputs]
+
+
 def random_inputs(plan: Plan, seed: int) -> dict[str, Array]:
     """`random_values` for the inputs of a plan."""
-    dtypes = {b.name: b.dtype for b in plan.buffers}
-    return random_values([(name, view.shape, dtypes[view.buffer]) for name, view in plan.inputs], seed)
+    return random_values(kinds_of(plan), seed)
 
 
 def random_values(inputs: Sequence[tuple[str, tuple[int, ...], str]], seed: int) -> dict[str, Array]:

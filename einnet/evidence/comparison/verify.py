@@ -203,7 +203,7 @@ def made_of(session: Callable[[dict[str, Array]], Mapping[str, Array]], inputs: 
 
 class Trial:
     """A model in ONNX Runtime beside our programs for it, on the same inputs: those `given`, others random, or such of their kind for which it gives
-    numbers.
+    numbers. The first of those given are among the `inputs`.
 
     `draws` are inputs of this kind, the first of them `inputs`; `further` are others with ONNX Runtime's outputs, where there is a budget of error or
     several were given, and there is time for them.
@@ -234,9 +234,8 @@ class Trial:
             session = Session(self.model, self.threads, spin=True, rounds=True, frugal=True, title=program.title)
         loaded = time.monotonic()
         with growth() as running:
-            first = {**inputs, **next(iter(given), {})}
-            adapted, self.own = taken(session, first, next(iter(given), ()))
-        self.draws = Draws(adapted(first), settings.seed, given, adapted)
+            adapted, self.own = taken(session, inputs, next(iter(given), ()))
+        self.draws = Draws(adapted(inputs), settings.seed, given, adapted)
         self.inputs = self.draws.of(0)
         ran, inputs, exact = time.monotonic(), self.inputs, self.own
         self.order = [a.name for a in session.inputs]
@@ -245,13 +244,7 @@ class Trial:
             self.peak, self.held = max(loading.nbytes, loading.left + running.nbytes), loading.left + RUNS * running.nbytes
         self.seconds, self.rounding = ran - begin, 0.0
         rounds = rounds_factors(model)
-        long = self.seconds >= max(HELD_S, HELD_SHARE * settings.time_budget)
-        held = long and not rounds and fits(2 * (self.held or inf))
-        self.session = session if held else None
-        self.again_s = ran - loaded if held else self.seconds
-        self.before: tuple[float, ...] = ()
-        if long and not held and RELOADED * self.again_s > TIMING_SHARE * settings.time_budget:
-            self.before, self.again_s = timed(session, inputs), 0.0
+        self.session, self.again_s, self.before = self._standing(session, ran - loaded, rounds, settings.time_budget)
         if rounds:
             del session
             give_back()
@@ -263,12 +256,22 @@ class Trial:
         budgeted = MORE_DRAWS if settings.max_error is not None else min(len(given) - 1, MORE_DRAWS)
         self.further = self._more(session, min(budgeted, int(MORE_SHARE * settings.time_budget / (ran - loaded)))) if right is None else []
         del session
-        if held:
+        if self.session is not None:
             time.sleep(SETTLE_S)  # its threads wait actively for so long, in the way of the kernels that are timed next
         else:
             give_back()
         self.apart = max(apart_from_itself(program, model, dict(enumerate([(inputs, exact), *self.further]))).values())
         self.expected = right[0](inputs) if right else exact
+
+    def _standing(self, session: Session, run_s: float, rounds: bool, budget: float) -> tuple[Session | None, float, tuple[float, ...]]:
+        """What stands for ONNX Runtime in the comparison: the session, if it is kept; the seconds of having one there and running it; and those of
+        runs before the search, where that would take too long."""
+        long = self.seconds >= max(HELD_S, HELD_SHARE * budget)
+        if long and not rounds and fits(2 * (self.held or inf)):
+            return session, run_s, ()
+        if long and RELOADED * self.seconds > TIMING_SHARE * budget:
+            return None, 0.0, timed(session, self.inputs)
+        return None, self.seconds, ()
 
     def _more(self, session: Session, count: int) -> list[Draw]:
         """So many further draws, fewer where they do not fit into memory. Random ones that the model does not take, or makes no numbers of, tell
@@ -328,9 +331,7 @@ class Trial:
         except BackendError as error:
             reference.rest()
             once, resident = str(error).splitlines()[0], False
-            ours = taking_turns({name: call for name, call in calls.items() if name in programs}, seconds, rest)
-            rounds = len(ours.again)
-            found = replace(ours, samples={**ours.samples, "onnxruntime": (self.seconds,) * rounds})
+            found = beside({name: call for name, call in calls.items() if name in programs}, seconds, rest, self.seconds)
         reference.rest()
         return told(found, programs, resident, once)
 
@@ -338,9 +339,14 @@ class Trial:
         """Interleaved timings of the programs, beside the fastest run of ONNX Runtime before the search: what is faster than that is surely so."""
         resident = fits(sum(program.nbytes for program in programs.values()))
         rest = None if resident else {name: program.rest for name, program in programs.items()}
-        ours = taking_turns({name: caller(program, self.inputs) for name, program in programs.items()}, seconds, rest)
-        theirs = (min(self.before),) * len(ours.again)
-        return told(replace(ours, samples={**ours.samples, "onnxruntime": theirs}), programs, resident, before=self.seconds)
+        found = beside({name: caller(program, self.inputs) for name, program in programs.items()}, seconds, rest, min(self.before))
+        return told(found, programs, resident, before=self.seconds)
+
+
+def beside(calls: Mapping[str, Callable[[], object]], seconds: float, rest: Mapping[str, Callable[[], None]] | None, theirs: float) -> Comparison:
+    """Programs compared in turns, and what ONNX Runtime was seen to take at another time, in every round."""
+    ours = taking_turns(calls, seconds, rest)
+    return replace(ours, samples={**ours.samples, "onnxruntime": (theirs,) * len(ours.again)})
 
 
 def told(found: Comparison, programs: Mapping[str, Executable], resident: bool, once: str = "", before: float = 0.0) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Contest:
             times = self.trial.compare(self.programs, 0.0)
             return Decision(outcome, self.programs[DERIVED], {**times, "runs": DERIVED, "optimized": times[DERIVED]})
         times = self.trial.compare(self.programs, FIRST_SHARE * seconds)
-        outcome = outcome.noting(*apart(times))
+        outcome = outcome.noting(*not_in_turns(times))
         both = {OWN, DERIVED} <= self.programs.keys()
         in_place = weighed(outcome, self.cost.objects, time.monotonic() + PARTS_SHARE * seconds) if both else InPlace()
         runs = next(iter(self.programs)) if not both else OWN if slower(times) and not gaining(in_place, times) else DERIVED
@@ -142,7 +142,7 @@ class Contest:
         return {**found, "runs": name, "optimized": slower_of(found[WHOLE], found["onnxruntime"]) if name == WHOLE else found[name]}
 
 
-def apart(times: Mapping[str, Any]) -> list[str]:
+def not_in_turns(times: Mapping[str, Any]) -> list[str]:
     """A note where ONNX Runtime was not timed in turns with the programs: why."""
     if times["once"]:
         return [f"ONNX Runtime was timed once, with its session, which is no ratio: beside the programs, {times['once']}"]

@@ -13,7 +13,7 @@ from einnet.compile.target import Optimization
 from einnet.compile.targets.processor import store
 from einnet.errors import BackendError, ModelError, UsageError
 from einnet.evidence.certificate import Certificate
-from einnet.evidence.comparison.draws import as_draws, random_values
+from einnet.evidence.comparison.draws import first_of
 from einnet.evidence.comparison.verdicts import not_compared
 from einnet.evidence.report.assemble import unmeasured
 from einnet.evidence.report.schema import Report
@@ -104,8 +104,7 @@ def run_once(executable: Whole, settings: Settings) -> str | None:
     for size in DRAWN if free else DRAWN[:1]:
         drawn = [(name, tuple(size if n < 0 else n for n in shapes[name]), dtype) for name, (dtype, _) in given.items()]
         try:
-            first = next(iter(as_draws(settings.inputs, drawn, "the model")), {})
-            executable({**random_values(drawn, settings.seed), **first})
+            executable(first_of(settings.inputs, drawn, settings.seed, executable.session.title)[0])
         except (BackendError, UsageError):
             if not free:
                 raise
