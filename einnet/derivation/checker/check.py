@@ -30,7 +30,7 @@ from einnet.expr.normal.alike import bend_alike, same_form
 from einnet.expr.normal.inline import inline
 from einnet.expr.normal.limits import OutOfReach, at_most
 from einnet.expr.partings import apart, name_apart, partings
-from einnet.expr.values.cancellation import EVALUATIONS, FACTOR, MOST_EVALUATIONS, adds_up, lost, only_adds, subtracts
+from einnet.expr.values.cancellation import EVALUATIONS, FACTOR, MOST_EVALUATIONS, SPREAD_EVALUATIONS, adds_up, lost, only_adds, subtracts
 from einnet.expr.values.points import effort, evaluate_at, magnitudes_at, work
 
 LEAST_SEEDS = 2
@@ -169,13 +169,19 @@ def _check_step(state: Scope, step: Step) -> Proof:
     if step.path and before.box != after.box:
         before = subscope(state, step.path[:-1])
         after = replace_at(before, step.path[-1:], step.after)
+    return _proven(before, after, step.kind, step.bound, _TESTS.get())
+
+
+@lru_cache(maxsize=1 << 10)
+def _proven(before: Scope, after: Scope, kind: str, bound: float | None, tests: bool) -> Proof:
+    """The proof of a step, with tests or `without_tests`; derivations that begin alike share their first steps."""
     proof = check_equal(before, after)
-    if step.kind == "exact":
+    if kind == "exact":
         proof = check_exact(before, after, proof)
         if proof.kind == "exact":
             return proof
-    worst = step.kind == KINDS[-1]
-    bounded = check_bound(before, after, step.bound or 1.0 if worst else 1.0, proof)
+    worst = kind == KINDS[-1]
+    bounded = check_bound(before, after, bound or 1.0 if worst else 1.0, proof)
     return check_cancellation(before, after, bounded, refuse=not worst) if bounded.kind == "reassociation" else bounded
 
 
@@ -280,6 +286,8 @@ def check_cancellation(before: Scope, after: Scope, proof: Proof, *, refuse: boo
         grown = None
         if max(effort(one, 1), effort(other, 1)) <= MOST_EVALUATIONS:
             points = points_to_compare(one, other, (), _affordable(one, other, FEWEST_POINTS, 1, EVALUATIONS))
+            while len(points) > FEWEST_POINTS and max(effort(one, len(points)), effort(other, len(points))) > SPREAD_EVALUATIONS:
+                points = points[::2]
             grown = lost(one, other, points, sums)
             if grown <= FACTOR:
                 return proof

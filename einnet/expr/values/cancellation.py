@@ -42,6 +42,9 @@ EVALUATIONS = 50_000
 MOST_EVALUATIONS = 1 << 22
 """Of the body of a side for one point: it takes two seconds."""
 
+SPREAD_EVALUATIONS = 1 << 26
+"""Of the body of a side at the points where something changes, at most, as `effort` counts them: more of these are left out."""
+
 
 class Conditioned(Running):
     """Running errors with one rounding for each sum, of which nothing is known beyond the largest number of single precision."""

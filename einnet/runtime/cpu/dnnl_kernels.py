@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 
 from einnet.instantiate.kernels import LINE, Conv, Matmul, VendorKernel, View
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, I8U8, U8I8, Arithmetic
@@ -58,17 +59,33 @@ def prepare(kernel: VendorKernel, constants: Collection[str] = (), reference: bo
     overlap is one product for each element of the batch: the library's descriptions of memory cannot overlap. Call it with the number of threads
     set that the kernel will run with. Raises Refused with the reasons.
     """
-    parts = products(kernel) if isinstance(kernel, Matmul) and overlapping(kernel) else ()
-    if parts and arithmetic_of(kernel) != F32:
+    apart = isinstance(kernel, Matmul) and overlapping(kernel)
+    if apart and arithmetic_of(kernel) != F32:
         raise Refused(f"windows that overlap have no copy in {arithmetic_of(kernel).name}")
-    if not 1 < len(parts) <= MOST_REPEATS:
-        return _prepare(kernel, constants, reference)
+    if isinstance(kernel, Matmul) and apart and 1 < prod(kernel.c.shape[:-2]) <= MOST_REPEATS:
+        return _repeated(kernel, reference)
+    return _prepare(kernel, constants, reference)
+
+
+def _repeated(kernel: Matmul, reference: bool) -> Prepared:
+    """A batch as one plain product after the other. They differ by where their operands begin, which is affine in the place: the library, which
+    takes milliseconds, is asked for the first product and for one step along each dimension of the batch."""
+    extents = kernel.c.shape[:-2]
     threads = current_threads()
+    steps = [tuple(int(d == axis) for d in range(len(extents))) for axis, extent in enumerate(extents) if extent > 1]
     with limited(1):
-        first, *others = (_prepare(part, (), reference) for part in parts)
+        first = _prepare(product_at(kernel, (0,) * len(extents)), (), reference)
+        seconds = [_prepare(product_at(kernel, step), (), reference) for step in steps]
     described = [(arg, desc) for arg, desc, _ in first.operands]
-    assert all(described == [(arg, desc) for arg, desc, _ in one.operands] for one in others)
-    return replace(first, repeats=tuple(one.operands for one in others), shares=min(threads, len(parts)))
+    assert all(described == [(arg, desc) for arg, desc, _ in one.operands] for one in seconds)
+    moves = [[one.operands[n][2].offset - view.offset for one in seconds] for n, (_, _, view) in enumerate(first.operands)]
+
+    def at(place: tuple[int, ...]) -> tuple[tuple[int, Desc, View], ...]:
+        moved = [sum(p * by for p, by in zip(place, own, strict=True)) for own in moves]
+        return tuple((arg, desc, replace(v, offset=v.offset + by)) for (arg, desc, v), by in zip(first.operands, moved, strict=True))
+
+    _, *others = product(*(range(extent) for extent in extents if extent > 1))
+    return replace(first, repeats=tuple(map(at, others)), shares=min(threads, len(others) + 1))
 
 
 def overlapping(kernel: Matmul) -> bool:
@@ -76,19 +93,15 @@ def overlapping(kernel: Matmul) -> bool:
     return any(overlaps(broadcast(v, keep=2)) for v in (kernel.a, kernel.b))
 
 
-def products(kernel: Matmul) -> Sequence[Matmul]:
-    """The plain products of a batch."""
-    batch = range(len(kernel.c.shape) - 2)
+def product_at(kernel: Matmul, place: tuple[int, ...]) -> Matmul:
+    """The plain product of a batch at a place."""
 
-    def part(v: View, place: tuple[int, ...]) -> View:
+    def part(v: View) -> View:
         offset = sum(p * s for p, s, n in zip(place, v.strides, v.shape) if n > 1)
         return View(v.buffer, v.shape[-2:], v.strides[-2:], v.offset + offset)
 
-    def one(place: tuple[int, ...]) -> Matmul:
-        post = tuple(replace(p, operand=p.operand and part(p.operand, place)) for p in kernel.post)
-        return Matmul(part(kernel.a, place), part(kernel.b, place), part(kernel.c, place), post)
-
-    return [one(place) for place in product(*(range(kernel.c.shape[d]) for d in batch))]
+    post = tuple(replace(p, operand=p.operand and part(p.operand)) for p in kernel.post)
+    return Matmul(part(kernel.a), part(kernel.b), part(kernel.c), post)
 
 
 def _prepare(kernel: VendorKernel, constants: Collection[str], reference: bool) -> Prepared:
