@@ -48,7 +48,7 @@ def derived(tmp_path_factory: pytest.TempPathFactory):
         patch.setattr(CpuCost, "estimates", liked)
         patch.setattr(decide, "slower", lambda times: False)
         patch.setattr(decide, "weighed", lambda *_: InPlace())
-        result = einnet.optimize(model, time_budget=4, max_depth=1, threads=1, fresh=True)
+        result = einnet.optimize(model, time_budget=20, max_depth=1, threads=1, fresh=True)
     assert len({r.subprogram.key for r in result.outcome.results if r.changed}) > 1
     return model, result, folder
 
@@ -108,7 +108,7 @@ def test_a_program_without_a_part_is_right_and_told_of(derived, tmp_path, monkey
     monkeypatch.setattr(decide, "weighed", lambda *_: InPlace(frozenset({victim})))
     monkeypatch.setattr(decide, "CONTEST_RUNS", 0)
     monkeypatch.setattr(Trial, "compare", compared)
-    result = einnet.optimize(model, time_budget=4, max_depth=1, threads=1, fresh=True)
+    result = einnet.optimize(model, time_budget=20, max_depth=1, threads=1, fresh=True)
     changed = {s["key"] for s in result.report["subprograms"] if s["changed"]}
     assert changed
     assert victim not in changed
@@ -130,7 +130,7 @@ def test_a_reference_that_gets_no_memory_any_more_counts_as_it_was(derived, monk
         raise BackendError("ONNX Runtime cannot run the model: no memory")
 
     monkeypatch.setattr(Baseline, "__call__", starved)
-    result = einnet.optimize(model, time_budget=4, max_depth=1, threads=1, fresh=True)
+    result = einnet.optimize(model, time_budget=20, max_depth=1, threads=1, fresh=True)
     assert any("ONNX Runtime was timed once" in note for note in result.report["notes"])
     assert result.report["verification"]["passed"]
     assert not result.outcome.whole and result.report["totals"]["onnxruntime_ms"] > 0
