@@ -169,12 +169,7 @@ def _check_step(state: Scope, step: Step) -> Proof:
     if step.path and before.box != after.box:
         before = subscope(state, step.path[:-1])
         after = replace_at(before, step.path[-1:], step.after)
-    return _proven(before, after, step.kind, step.bound, _TESTS.get())
-
-
-@lru_cache(maxsize=1 << 10)
-def _proven(before: Scope, after: Scope, kind: str, bound: float | None, tests: bool) -> Proof:
-    """The proof of a step, with tests or `without_tests`; derivations that begin alike share their first steps."""
+    kind, bound = step.kind, step.bound
     proof = check_equal(before, after)
     if kind == "exact":
         proof = check_exact(before, after, proof)
