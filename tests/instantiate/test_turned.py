@@ -19,6 +19,7 @@ from einnet.instantiate.codegen.blocking.kept import direct_uses, read_once
 from einnet.instantiate.codegen.blocking.rows import rows
 from einnet.instantiate.codegen.blocking.steps import arrays_read
 from einnet.instantiate.codegen.canonicalise import normalise
+from einnet.instantiate.codegen.executed import executed
 from einnet.instantiate.codegen.ir import Load, Nest, Reduce, walk, weights
 from einnet.instantiate.codegen.resolve import resolve
 from einnet.instantiate.kernels import View
@@ -278,3 +279,15 @@ def test_what_has_no_rows_side_by_side_is_not_turned(made: Callable[[int], Scope
     """The last of 49 rows stands alone; an array without rows has no loop along them, though one of its own loops is as near in memory."""
     monkeypatch.setattr(panels, "TURNING_GAIN", 0.0)
     check([dense(made(rows))])
+
+
+@pytest.mark.parametrize("rows", [8, 19, 128])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_read_outside_of_a_loop_is_not_made_inside_of_it(rows: int, threads: int) -> None:
+    """Every value of n moves through places of its own of the first stage only: the second has all of them at once, and reads the first."""
+    first = f"{{L[k<16,r<2,m<{rows},a<2,b<16] Σ[i<8,j<2] X[m,k + 32*i + 16*j]*V[i,j,r,a,b]}}"
+    second = f"{{L[r<2,m<{rows},c<16,b<16] Σ[k<16] W[16*(c%2) + b,c//2,k,r]*{first}[k,r,m,c%2,b]}}"
+    text = f"W : weight f32[32,8,16,2]\nX : f32[{rows},256]\nV : weight f32[8,2,2,2,16]\nL[m<{rows},n<256] Σ[r<2] {second}[r,m,n//16,n%16]"
+    for op in (dense(text), scattered(text, 3)):
+        assert executed(op) > 0
+    check([dense(text)], tolerance=1e-4, threads=threads)

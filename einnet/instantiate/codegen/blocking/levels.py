@@ -10,6 +10,7 @@ from typing import NamedTuple
 from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen.blocking.kept import Block, filled, matrix_rows, moves, ranges_of
 from einnet.instantiate.codegen.buffering import Kept
+from einnet.instantiate.codegen.canonicalise import uses_within
 from einnet.instantiate.codegen.ir import Nest, names
 
 NEAR = 1 << 13
@@ -53,7 +54,7 @@ def own_loops(block: Block) -> list[Iter]:
 
 
 def narrower(whole: Sequence[tuple[Kept, str]], block: Block, i: Iter, fixed: Sequence[Iter]) -> Iterator[Level]:
-    """The arrays inside of a loop of which every value of it needs a part of its own, whoever reads them.
+    """The arrays inside of a loop of which every value of it needs a part of its own, whoever reads them: none that one outside reads.
 
     The rows of a known matrix are computed together, as they share sums.
     """
@@ -63,8 +64,12 @@ def narrower(whole: Sequence[tuple[Kept, str]], block: Block, i: Iter, fixed: Se
         if prod(kept.extents) * i.extent == sizes.get(kept.function) and (not fixed or moves(kept, fixed))
         and rows_along(kept, i).isdisjoint(matrix_rows(kept.function, block.nest.tables))
     ]  # fmt: skip
-    if parts:
-        yield Level(i, parts)
+    readers = {kept.function: {u.function for u in uses_within(kept.function.expr)} for kept, _ in whole}
+    inside = {kept.function for kept, _ in parts}
+    while early := {f for reader, read in readers.items() if reader not in inside for f in read & inside}:
+        inside -= early
+    if inside:
+        yield Level(i, [(kept, name) for kept, name in parts if kept.function in inside])
 
 
 def rows_along(kept: Kept, i: Iter) -> set[str]:
