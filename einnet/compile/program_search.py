@@ -26,6 +26,7 @@ from einnet.graph.program import Program
 from einnet.graph.split import subprograms
 from einnet.search.choosing.candidate import Candidate, Choice, Estimate
 from einnet.search.outcome import Outcome, Result, canonical, result, taking
+from einnet.search.plan import DEAR_S, Evaluated
 from einnet.search.remote import task
 from einnet.search.settings import Progress, Settings, explored
 from einnet.search.time_shares import (
@@ -110,7 +111,7 @@ class _Search:
         states = sum(choice.states for choice in chosen.values())
         results = tuple(result(p, chosen[p.key]) for p in parts)
         notes = self.notes(len(recalled), len(expressions))
-        outcome = Outcome(self.program, results, states, notes=notes, interrupted=self.interrupts.requested)
+        outcome = Outcome(self.program, results, states, notes=notes, interrupted=self.interrupts.requested, evaluated=Evaluated(DEAR_S))
         if self.settings.derive and "join" in (self.settings.rules or explored(self.settings.backend)):
             outcome = self.bundled(outcome, end, searching=len(recalled) < len(expressions))
         if self.proven:

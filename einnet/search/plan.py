@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from math import prod
@@ -22,19 +23,30 @@ from einnet.instantiate.stitch import Window
 T = TypeVar("T")
 
 
-class Evaluated:
-    """Values of weight-only scopes, computed once for the same arrays: in float64, and then rounded, so that anyone can compute the same again."""
+DEAR_S = 0.1
+"""Seconds that computing a value takes at least for it to be kept where memory counts."""
 
-    def __init__(self) -> None:
+
+class Evaluated:
+    """Values of weight-only scopes, computed once for the same arrays: in float64, and then rounded, so that anyone can compute the same again.
+
+    Those that take less than `least_s` seconds are not kept.
+    """
+
+    def __init__(self, least_s: float = 0.0) -> None:
+        self._least_s = least_s
         self._known: dict[tuple[Scope, tuple[tuple[str, int], ...]], tuple[np.ndarray, Mapping[str, np.ndarray]]] = {}
 
     def get(self, scope: Scope, values: Mapping[str, np.ndarray]) -> np.ndarray:
         """The value of a scope over these arrays, flat."""
         key = scope, tuple((name, id(value)) for name, value in values.items())
-        if key not in self._known:  # the arrays are kept with the value, so that nothing else gets their place in memory
-            flat = np.ascontiguousarray(evaluate(scope, values), dtype=np.float32).reshape(-1)
+        if key in self._known:
+            return self._known[key][0]
+        begin = time.monotonic()
+        flat = np.ascontiguousarray(evaluate(scope, values), dtype=np.float32).reshape(-1)
+        if time.monotonic() - begin >= self._least_s:  # the arrays are kept with the value, so that nothing else gets their place in memory
             self._known[key] = flat, values
-        return self._known[key][0]
+        return flat
 
 
 class Assembly:

@@ -1,16 +1,24 @@
 """Plans of chosen candidates: what is computed of weights."""
 
-import numpy as np
+from pathlib import Path
 
+import numpy as np
+import pytest
+
+import einnet
+from benchmarks.models.net import Net
+from einnet.compile import program_search
 from einnet.compile.memory_limit import footprint
 from einnet.evidence.constants import differs
-from einnet.expr.nodes import Tensor
+from einnet.expr.nodes import Scope, Tensor
 from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
 from einnet.graph.program import Node, Program
 from einnet.instantiate.build import Build
 from einnet.instantiate.kernels import Matmul, Plan, dense_view
 from einnet.instantiate.kernels.arithmetics import U8I8
 from einnet.runtime.arena import check_plan
+from einnet.search import plan
 from einnet.search.plan import Assembly, Evaluated
 
 
@@ -24,6 +32,28 @@ def test_what_is_computed_of_the_same_weights_is_computed_once():
     assert evaluated.get(twice, {"W": equal}) is not first
     other = parse("W : weight f32[2,3]\nL[n<3,m<2] 3*W[m,n]")
     np.testing.assert_array_equal(evaluated.get(other, {"W": w}), 3 * w.T.reshape(-1))
+
+
+def test_where_memory_counts_what_takes_no_time_is_computed_again() -> None:
+    twice, w = parse("W : weight f32[2,3]\nL[n<3,m<2] 2*W[m,n]"), np.ones((2, 3), np.float32)
+    quick, slow = Evaluated(least_s=1e9), Evaluated(least_s=1e-12)
+    assert quick.get(twice, {"W": w}) is not quick.get(twice, {"W": w})
+    assert slow.get(twice, {"W": w}) is slow.get(twice, {"W": w})
+
+
+def test_plans_of_an_optimization_share_what_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EINNET_CACHE", str(tmp_path))
+    monkeypatch.setattr(program_search, "DEAR_S", 0.0)
+    computed: list[Scope] = []
+    monkeypatch.setattr(plan, "evaluate", lambda scope, values: computed.append(scope) or evaluate(scope, values))
+    net = Net("chain", 0)
+    x = net.input("x", (64, 96))
+    for name in ("first", "second"):
+        x = net.matmul(x, net.normal(f"{name}.w", (96, 96), 0.1), name)
+    found = einnet.optimize(net.finish(x), time_budget=20, threads=1)
+    before = len(computed)
+    assert found.outcome.plan().constants
+    assert before > 0 and len(computed) == before
 
 
 def test_tables_of_one_name_with_other_values_have_places_of_their_own() -> None:
