@@ -123,23 +123,16 @@ class Assembly:
 
     def finish(self) -> Plan:
         """The plan: buffers and constants for all that is used, constants flat. What none of the kernels reads is not there."""
-        inputs = {t.name for t in self.program.inputs}
-        results = {t.name for node in self.program.nodes for t in node.outputs}
-        given_out = [tensor for _, tensor in self.program.outputs]
         used = dict.fromkeys(v.buffer for k in self.kernels for v in views_of(k))
-        buffers: list[Buffer] = []
-        for name in dict.fromkeys((*inputs, *used, *given_out)):
+        inputs = dict.fromkeys(t.name for t in self.program.inputs)
+        given_out = dict.fromkeys(tensor for _, tensor in self.program.outputs)
+        stored = self.program.weights.keys() - inputs.keys() - {t.name for node in self.program.nodes for t in node.outputs}
+        buffers = []
+        for name in {**inputs, **used, **given_out}:
             if name in self.temporaries:
                 buffers.append(self.temporaries[name])
-            elif name in self.constants:
-                kind = self.kind(name)
-                self.constants[name] = self.constants[name].astype(NUMPY[kind], copy=False)
-                buffers.append(Buffer(name, self.constants[name].size, kind, "constant"))
-            elif name in self.program.weights and name not in results and name not in inputs:
-                value = np.asarray(self.program.weights[name])
-                self.constants[name] = np.ascontiguousarray(value).reshape(-1)
-                dtype = self.tensors[name].dtype if name in self.tensors else dtype_of(value)
-                buffers.append(Buffer(name, value.size, dtype, "constant"))
+            elif name in self.constants or name in stored:
+                buffers.append(self.constant(name))
             else:
                 tensor = self.tensors[name]
                 role = "input" if name in inputs else "output" if name in given_out else "temporary"
@@ -148,6 +141,17 @@ class Assembly:
         given = tuple((self.program.names.get(t.name, t.name), dense_view(t.name, t.shape)) for t in self.program.inputs)
         there = {b.name for b in buffers}
         return Plan(tuple(buffers), tuple(self.kernels), given, outputs, within(self.constants, there), within(self.expressions, there))
+
+    def constant(self, name: str) -> Buffer:
+        """The buffer of a constant, whose values are flat from now on: one that is computed, or a weight of the program."""
+        if name in self.constants:
+            dtype = self.kind(name)
+            self.constants[name] = self.constants[name].astype(NUMPY[dtype], copy=False)
+        else:
+            value = np.asarray(self.program.weights[name])
+            self.constants[name] = np.ascontiguousarray(value).reshape(-1)
+            dtype = self.tensors[name].dtype if name in self.tensors else dtype_of(value)
+        return Buffer(name, self.constants[name].size, dtype, "constant")
 
     def kind(self, name: str) -> str:
         """The element type of a constant that is computed: bytes where all kernels that read it multiply bytes, and it has such numbers."""

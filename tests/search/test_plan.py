@@ -36,7 +36,7 @@ def test_what_is_computed_of_the_same_weights_is_computed_once():
 
 def test_where_memory_counts_what_takes_no_time_is_computed_again() -> None:
     twice, w = parse("W : weight f32[2,3]\nL[n<3,m<2] 2*W[m,n]"), np.ones((2, 3), np.float32)
-    quick, slow = Evaluated(least_s=1e9), Evaluated(least_s=1e-12)
+    quick, slow = Evaluated(least_s=1e9), Evaluated(least_s=0.0)
     assert quick.get(twice, {"W": w}) is not quick.get(twice, {"W": w})
     assert slow.get(twice, {"W": w}) is slow.get(twice, {"W": w})
 

@@ -169,14 +169,13 @@ def _check_step(state: Scope, step: Step) -> Proof:
     if step.path and before.box != after.box:
         before = subscope(state, step.path[:-1])
         after = replace_at(before, step.path[-1:], step.after)
-    kind, bound = step.kind, step.bound
     proof = check_equal(before, after)
-    if kind == "exact":
+    if step.kind == "exact":
         proof = check_exact(before, after, proof)
         if proof.kind == "exact":
             return proof
-    worst = kind == KINDS[-1]
-    bounded = check_bound(before, after, bound or 1.0 if worst else 1.0, proof)
+    worst = step.kind == KINDS[-1]
+    bounded = check_bound(before, after, step.bound or 1.0 if worst else 1.0, proof)
     return check_cancellation(before, after, bounded, refuse=not worst) if bounded.kind == "reassociation" else bounded
 
 
@@ -281,9 +280,7 @@ def check_cancellation(before: Scope, after: Scope, proof: Proof, *, refuse: boo
         grown = None
         if max(effort(one, 1), effort(other, 1)) <= MOST_EVALUATIONS:
             points = points_to_compare(one, other, (), _affordable(one, other, FEWEST_POINTS, 1, EVALUATIONS))
-            while len(points) > FEWEST_POINTS and max(effort(one, len(points)), effort(other, len(points))) > SPREAD_EVALUATIONS:
-                points = points[::2]
-            grown = lost(one, other, points, sums)
+            grown = lost(one, other, _thinned(one, other, points), sums)
             if grown <= FACTOR:
                 return proof
     if grown is None:
@@ -293,6 +290,14 @@ def check_cancellation(before: Scope, after: Scope, proof: Proof, *, refuse: boo
     if refuse:
         raise Difference(f"it is no reassociation: {told}", ())
     return replace(proof, details=f"{proof.details}; {told}", kind=KINDS[-1])
+
+
+def _thinned(before: Scope, after: Scope, points: Points) -> Points:
+    """Every point, or every second, fourth, .. where a side costs too much at all of them: points where something changes come on top of those
+    that are asked for, however many there are."""
+    while len(points) > FEWEST_POINTS and max(effort(before, len(points)), effort(after, len(points))) > SPREAD_EVALUATIONS:
+        points = points[::2]
+    return points
 
 
 def _ratio(after: float, before: float) -> float:

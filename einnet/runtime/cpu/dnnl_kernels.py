@@ -59,12 +59,11 @@ def prepare(kernel: VendorKernel, constants: Collection[str] = (), reference: bo
     overlap is one product for each element of the batch: the library's descriptions of memory cannot overlap. Call it with the number of threads
     set that the kernel will run with. Raises Refused with the reasons.
     """
-    apart = isinstance(kernel, Matmul) and overlapping(kernel)
-    if apart and arithmetic_of(kernel) != F32:
+    if not isinstance(kernel, Matmul) or not overlapping(kernel):
+        return _prepare(kernel, constants, reference)
+    if arithmetic_of(kernel) != F32:
         raise Refused(f"windows that overlap have no copy in {arithmetic_of(kernel).name}")
-    if isinstance(kernel, Matmul) and apart and 1 < prod(kernel.c.shape[:-2]) <= MOST_REPEATS:
-        return _repeated(kernel, reference)
-    return _prepare(kernel, constants, reference)
+    return _repeated(kernel, reference) if 1 < prod(kernel.c.shape[:-2]) <= MOST_REPEATS else _prepare(kernel, constants, reference)
 
 
 def _repeated(kernel: Matmul, reference: bool) -> Prepared:

@@ -64,12 +64,10 @@ def narrower(whole: Sequence[tuple[Kept, str]], block: Block, i: Iter, fixed: Se
         if prod(kept.extents) * i.extent == sizes.get(kept.function) and (not fixed or moves(kept, fixed))
         and rows_along(kept, i).isdisjoint(matrix_rows(kept.function, block.nest.tables))
     ]  # fmt: skip
-    readers = {kept.function: {u.function for u in uses_within(kept.function.expr)} for kept, _ in whole}
-    inside = {kept.function for kept, _ in parts}
-    while early := {f for reader, read in readers.items() if reader not in inside for f in read & inside}:
-        inside -= early
-    if inside:
-        yield Level(i, [(kept, name) for kept, name in parts if kept.function in inside])
+    kept_outside = sizes.keys() - {kept.function for kept, _ in parts}
+    read_there = {u.function for f in kept_outside for u in uses_within(f.expr)}
+    if left := [(kept, name) for kept, name in parts if kept.function not in read_there]:
+        yield Level(i, left)
 
 
 def rows_along(kept: Kept, i: Iter) -> set[str]:
